@@ -1,0 +1,1 @@
+"""Handrail: tools that LLM agents can be trusted with."""
