@@ -13,6 +13,7 @@
     ├── RunError                        the caller of a run
     │   ├── ModelError                      the model's provider failed
     │   ├── StepLimitError                  ``max_steps`` was reached without an answer
+    │   ├── RepeatedFailureError            a call kept failing in the same way
     │   ├── RunningLoopError                ``run_sync`` inside a running event loop
     │   ├── LocalModelError                 the embedded model's worker failed
     │   └── ToolCallError                   one call, raised when ``raise_on_error=True``
@@ -59,6 +60,7 @@ __all__ = [
     "ModelUnavailableError",
     "PreflightError",
     "Problem",
+    "RepeatedFailureError",
     "RunError",
     "RunningLoopError",
     "StepLimitError",
@@ -201,9 +203,14 @@ class TargetError(PreflightError):
 
 
 class RunError(HandrailError):
-    """A run that had started could not go on."""
+    """A run that had started could not go on.
+
+    Attributes:
+        result: The ``RunResult`` as far as the run got, where it was a run of an agent.
+    """
 
     code = "run"
+    result: object = None
 
 
 class ModelError(RunError):
@@ -216,6 +223,12 @@ class StepLimitError(RunError):
     """The agent used all of its ``max_steps`` without giving an answer."""
 
     code = "step_limit"
+
+
+class RepeatedFailureError(RunError):
+    """A tool call kept failing in the same way, so the run was stopped."""
+
+    code = "repeated_failure"
 
 
 class RunningLoopError(RunError):

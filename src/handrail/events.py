@@ -1,0 +1,185 @@
+"""What happened in a run, as frozen values in the order in which it happened.
+
+Every event carries the run's id, a sequence number that starts at 0 and has no gaps, and the time in seconds since the
+epoch. Arguments that the schema marks as secret are never in an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Literal, TypeAlias
+
+from handrail.provenance import Label
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """A run began: preflight found nothing in its way."""
+
+    run_id: str
+    seq: int
+    at: float
+    agent: str
+    model: str
+    tools: tuple[str, ...]
+    type: Literal["run_started"] = "run_started"
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """The model is asked. ``step`` counts from 1."""
+
+    run_id: str
+    seq: int
+    at: float
+    step: int
+    type: Literal["step_started"] = "step_started"
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the model's answer, while it streams."""
+
+    run_id: str
+    seq: int
+    at: float
+    text: str
+    type: Literal["text_delta"] = "text_delta"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResponded:
+    """The model answered: with text, with ``calls`` tool calls, or with both. Durations are in seconds."""
+
+    run_id: str
+    seq: int
+    at: float
+    step: int
+    calls: int
+    text: str
+    input_tokens: int
+    output_tokens: int
+    duration: float
+    type: Literal["model_responded"] = "model_responded"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDecided:
+    """A call was not simply allowed: it was denied, or a person was asked."""
+
+    run_id: str
+    seq: int
+    at: float
+    call_id: str
+    tool: str
+    verdict: Literal["allow", "ask", "deny"]
+    rule: str
+    reason: str
+    type: Literal["policy_decided"] = "policy_decided"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    """A tool's body starts. ``rule`` is the rule of the policy that allowed it."""
+
+    run_id: str
+    seq: int
+    at: float
+    call_id: str
+    tool: str
+    server: str | None
+    arguments: Mapping[str, Any]
+    rule: str
+    repairs: tuple[str, ...] = ()
+    type: Literal["tool_call_started"] = "tool_call_started"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A tool said how far it is."""
+
+    run_id: str
+    seq: int
+    at: float
+    call_id: str
+    tool: str
+    progress: float
+    total: float | None
+    message: str | None
+    type: Literal["tool_progress"] = "tool_progress"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallFinished:
+    """A call has its one result.
+
+    ``code`` is None for a success, else the word for what went wrong. ``wire`` is the text that the model reads;
+    ``detail`` is what the developer should know beyond it. The duration is in seconds.
+    """
+
+    run_id: str
+    seq: int
+    at: float
+    call_id: str
+    tool: str
+    server: str | None
+    code: str | None
+    wire: str
+    detail: str | None
+    duration: float
+    label: Label
+    truncated: bool = False
+    type: Literal["tool_call_finished"] = "tool_call_finished"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """A run ended. ``status`` says how; ``error`` has the code and the text of what stopped it."""
+
+    run_id: str
+    seq: int
+    at: float
+    status: Literal["completed", "failed", "cancelled"]
+    output: str | None
+    error: str | None
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str | None
+    type: Literal["run_finished"] = "run_finished"
+
+
+Event: TypeAlias = (
+    RunStarted
+    | StepStarted
+    | TextDelta
+    | ModelResponded
+    | PolicyDecided
+    | ToolCallStarted
+    | ToolProgress
+    | ToolCallFinished
+    | RunFinished
+)
+"""Any event of a run, told apart by ``type``."""
+
+
+@lru_cache(maxsize=1)
+def _adapter() -> Any:
+    from pydantic import Field, TypeAdapter
+
+    return TypeAdapter(Annotated[Event, Field(discriminator="type")])
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """Give an event as plain JSON data."""
+    return _adapter().dump_python(event, mode="json")
+
+
+def event_from_json(data: Mapping[str, Any]) -> Event:
+    """Read an event back.
+
+    Raises:
+        pydantic.ValidationError: If the data is not an event.
+    """
+    return _adapter().validate_python(dict(data))

@@ -1,0 +1,319 @@
+"""The agent loop: ask the model, run the calls it asks for through the gate, and tell it the results.
+
+``run`` and ``stream`` take the same way through this module; streaming only adds the text as it arrives.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from handrail.calls import Call, Scope, call_all
+from handrail.errors import HandrailError, ModelError, RepeatedFailureError, StepLimitError
+from handrail.events import ModelResponded, StepStarted, TextDelta
+from handrail.runs import Usage
+from handrail.tools import Media, Text, ToolResult
+from handrail.toolset import Toolset
+
+MAX_TOKENS = 4096
+"""Tokens that an answer may have where the agent's settings do not say otherwise."""
+
+WARN_AFTER = 3
+"""How often a call may fail in the same way before the model is told to do something else."""
+
+STOP_AFTER = 5
+"""How often a call may fail in the same way before the run stops."""
+
+MAX_CONTINUATIONS = 10
+"""How often in a row a provider may suspend its answer."""
+
+
+@dataclass(slots=True, eq=False)
+class Conversation:
+    """One run of the loop, as far as it got.
+
+    Attributes:
+        messages: The history, to which the loop adds.
+        calls: The results of all tool calls.
+        usage: What it cost so far.
+        output: The answer; None until there is one.
+    """
+
+    messages: list[ModelMessage]
+    calls: list[ToolResult] = field(default_factory=list[ToolResult])
+    usage: Usage = field(default_factory=Usage)
+    output: str | None = None
+    failures: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+
+
+def begin(prompt: str, *, instructions: str, notes: Sequence[str], history: Sequence[Any] = ()) -> Conversation:
+    """Start a conversation with a person's words.
+
+    Args:
+        prompt: What the person says.
+        instructions: The agent's.
+        notes: What the model is told beside them.
+        history: Messages of an earlier run that this one goes on from.
+    """
+    told = "\n\n".join([text for text in (instructions, *notes) if text]) or None
+    return Conversation([*history, ModelRequest([UserPromptPart(prompt)], instructions=told)])
+
+
+async def converse(
+    conversation: Conversation,
+    *,
+    model: Model,
+    toolset: Toolset,
+    scope: Scope,
+    max_steps: int,
+    settings: Mapping[str, Any],
+    streaming: bool,
+) -> None:
+    """Run the loop until the model answers without asking for a call.
+
+    Args:
+        conversation: Is added to as the run goes on, so that a failed run keeps what it had.
+        model: The model.
+        toolset: The tools that it may call.
+        scope: In whose name the calls run.
+        max_steps: How often the model may be asked.
+        settings: Settings for the model.
+        streaming: Whether to report the text as it arrives.
+
+    Raises:
+        StepLimitError: If the model was asked ``max_steps`` times and still asks for calls.
+        RepeatedFailureError: If a call keeps failing in the same way.
+        ModelError: If the provider fails.
+    """
+    parameters = ModelRequestParameters(function_tools=definitions(toolset), allow_text_output=True)
+    wanted = ModelSettings(**{"max_tokens": MAX_TOKENS, **settings})  # pyright: ignore[reportArgumentType]
+    instructions = _instructions(conversation)
+    ask = _ask_streaming if streaming else _ask
+    suspended = 0
+    for step in range(1, max_steps + 1):
+        response = await _step(conversation, step, model, wanted, parameters, scope, ask)
+        requests = [part for part in response.parts if isinstance(part, ToolCallPart)]
+        if not requests:
+            if getattr(response, "state", None) == "suspended" and (suspended := suspended + 1) <= MAX_CONTINUATIONS:
+                continue
+            conversation.output = _text(response)
+            return
+        suspended = 0
+        calls = [Call(part.tool_name, part.args, part.tool_call_id) for part in requests]
+        results = await call_all(toolset.tools, calls, scope)
+        conversation.calls += results
+        parts = [_returned(part, result, conversation) for part, result in zip(requests, results, strict=True)]
+        conversation.messages.append(ModelRequest(parts, instructions=instructions))
+        _stop_if_stuck(conversation)
+    raise StepLimitError(
+        f"the agent was asked {max_steps} times and still calls tools",
+        hint="raise max_steps, or look at the calls: it may be going in circles",
+    )
+
+
+Ask = Callable[..., Any]
+
+
+async def _step(
+    conversation: Conversation,
+    step: int,
+    model: Model,
+    settings: ModelSettings,
+    parameters: ModelRequestParameters,
+    scope: Scope,
+    ask: Ask,
+) -> ModelResponse:
+    run_id, clock = scope.run_id or "", scope.clock
+    if scope.emit is not None:
+        scope.emit(StepStarted(run_id, scope.next_seq(), clock.time(), step))
+    began = clock.monotonic()
+    try:
+        response: ModelResponse = await ask(model, conversation.messages, settings, parameters, scope)
+    except (ModelAPIError, UnexpectedModelBehavior, UserError, OSError) as error:
+        raise _model_error(model, error) from error
+    conversation.messages.append(response)
+    usage = conversation.usage = _add(conversation.usage, response)
+    if scope.emit is not None:
+        calls = sum(isinstance(part, ToolCallPart) for part in response.parts)
+        scope.emit(ModelResponded(
+            run_id, scope.next_seq(), clock.time(), step, calls, _text(response), response.usage.input_tokens,
+            response.usage.output_tokens, clock.monotonic() - began,
+        ))  # fmt: skip
+    conversation.usage = usage
+    return response
+
+
+async def _ask(
+    model: Model,
+    messages: list[ModelMessage],
+    settings: ModelSettings,
+    parameters: ModelRequestParameters,
+    scope: Scope,
+) -> ModelResponse:
+    return await model.request(model.prepare_messages(messages, parameters), settings, parameters)
+
+
+async def _ask_streaming(
+    model: Model,
+    messages: list[ModelMessage],
+    settings: ModelSettings,
+    parameters: ModelRequestParameters,
+    scope: Scope,
+) -> ModelResponse:
+    wire = model.prepare_messages(messages, parameters)
+    async with model.request_stream(wire, settings, parameters) as stream:
+        async for event in stream:
+            text = _delta(event)
+            if text and scope.emit is not None:
+                scope.emit(TextDelta(scope.run_id or "", scope.next_seq(), scope.clock.time(), text))
+        return stream.get()
+
+
+def _delta(event: Any) -> str:
+    if isinstance(event, PartStartEvent) and isinstance(event.part, TextPart):
+        return event.part.content
+    if isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
+        return event.delta.content_delta
+    return ""
+
+
+def definitions(toolset: Toolset) -> list[ToolDefinition]:
+    """The tools as the model layer describes them."""
+    return [
+        ToolDefinition(
+            name=name,
+            description=tool.description,
+            parameters_json_schema=tool.parameters,
+            sequential=tool.sequential,
+        )
+        for name, tool in toolset.tools.items()
+    ]
+
+
+def _returned(part: ToolCallPart, result: ToolResult, conversation: Conversation) -> ToolReturnPart:
+    """What the model is told of a call; its history keeps the id under which the model asked."""
+    part.tool_call_id = result.call_id
+    outcome = "success"
+    if result.code in ("denied", "needs_approval"):
+        outcome = "denied"
+    elif result.code is not None:
+        outcome = "retried" if result.retry else "failed"
+    content: Any = result.wire
+    if result.code is not None:
+        key = (result.name, result.code, result.wire.replace(result.call_id, ""))
+        conversation.failures[key] += 1
+        if conversation.failures[key] >= WARN_AFTER:
+            content = (
+                f"{content}\n(This has failed the same way {conversation.failures[key]} times. Do not try it again.)"
+            )
+    elif any(isinstance(one, Media) for one in result.parts):
+        content = [_content(one) for one in result.parts]
+    return ToolReturnPart(part.tool_name, content, result.call_id, outcome=outcome)
+
+
+def _content(part: Any) -> Any:
+    if isinstance(part, Media):
+        return BinaryContent(part.data, media_type=part.media_type)
+    return part.text if isinstance(part, Text) else part.note
+
+
+def _stop_if_stuck(conversation: Conversation) -> None:
+    for (name, code, _), count in conversation.failures.items():
+        if count >= STOP_AFTER:
+            raise RepeatedFailureError(
+                f"the agent called {name} {count} times with the same failure ({code})",
+                hint="look at the tool, or at what the instructions say of it",
+                tool=name,
+            )
+
+
+def _instructions(conversation: Conversation) -> str | None:
+    last = conversation.messages[-1]
+    return last.instructions if isinstance(last, ModelRequest) else None
+
+
+def _text(response: ModelResponse) -> str:
+    return "".join(part.content for part in response.parts if isinstance(part, TextPart))
+
+
+def _add(usage: Usage, response: ModelResponse) -> Usage:
+    calls = sum(isinstance(part, ToolCallPart) for part in response.parts)
+    cost = _cost(response)
+    total = usage.cost_usd if cost is None else (usage.cost_usd or Decimal(0)) + cost
+    return Usage(
+        usage.requests + 1,
+        usage.input_tokens + response.usage.input_tokens,
+        usage.output_tokens + response.usage.output_tokens,
+        usage.tool_calls + calls,
+        total,
+    )
+
+
+def _cost(response: ModelResponse) -> Decimal | None:
+    if not response.usage.has_values():
+        return None
+    try:
+        return response.cost().total_price
+    except (LookupError, ValueError, AssertionError):
+        return None  # a model without a known price
+
+
+def _model_error(model: Model, error: Exception) -> HandrailError:
+    if isinstance(error, ModelHTTPError):
+        return ModelError(
+            f"the model {model.model_name} answered with HTTP {error.status_code}",
+            hint=_status_hint(error.status_code),
+            model=model.model_name,
+            status=error.status_code,
+        )
+    detail = (str(error) or type(error).__name__).splitlines()[0][:300]
+    return ModelError(f"the model {model.model_name} failed: {detail}", model=model.model_name)
+
+
+def _status_hint(status: int) -> str:
+    if status in (401, 403):
+        return "check the provider's key"
+    if status == 404:
+        return "check the model's name"
+    if status == 429:
+        return "the provider limits the rate: wait, or ask for a higher limit"
+    return "the provider's message is in the cause of this error"
+
+
+def messages_to_json(messages: Sequence[Any]) -> str:
+    """Write a conversation as JSON text."""
+    return ModelMessagesTypeAdapter.dump_json(list(messages)).decode()
+
+
+def messages_from_json(text: str) -> list[ModelMessage]:
+    """Read a conversation back.
+
+    Raises:
+        pydantic.ValidationError: If the text is not a conversation.
+    """
+    return ModelMessagesTypeAdapter.validate_json(text)
+
+
+__all__ = ["Conversation", "begin", "converse", "definitions", "messages_from_json", "messages_to_json"]

@@ -1,0 +1,288 @@
+"""What a callable takes and gives: its parameters, their annotations, and the one that the library fills in."""
+
+from __future__ import annotations
+
+import asyncio
+import collections.abc
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+import typing_extensions
+from pydantic.fields import FieldInfo
+
+from handrail.errors import ToolDefinitionError
+
+MISSING: Any = inspect.Parameter.empty
+"""No default, or no annotation. Compare by identity."""
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Any = _Absent()
+"""A default that cannot be shown: the argument is simply left out of the call."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Parameter:
+    """One parameter that the model fills in.
+
+    Attributes:
+        name: The name in the signature.
+        key: The name on the wire, which an alias may change.
+        annotation: The type with its metadata.
+        default: The default, or ``MISSING``.
+        kind: Of ``inspect.Parameter``.
+        description: What an annotation says of it; None where it says nothing.
+    """
+
+    name: str
+    key: str
+    annotation: Any
+    default: Any
+    kind: inspect._ParameterKind
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Signature:
+    """A callable, read once.
+
+    Attributes:
+        parameters: Those that the model fills in, in order.
+        context: The name of the parameter that receives the ``ToolContext``; None where there is none.
+        context_kind: How the context is passed.
+        returns: The return annotation, or ``MISSING``.
+        is_async: Whether calling it gives a coroutine.
+        method: Whether the first parameter is an unfilled ``self`` or ``cls``.
+    """
+
+    parameters: tuple[Parameter, ...]
+    context: str | None
+    context_kind: inspect._ParameterKind | None
+    returns: Any
+    is_async: bool
+    method: bool
+
+
+def read_signature(fn: Callable[..., Any], *, is_context: Callable[[Any], bool], label: str) -> Signature:
+    """Read a callable of any kind: function, method, partial, callable instance, or a wrapper of one.
+
+    Args:
+        fn: The callable.
+        is_context: Tells whether an annotation asks for the library's context.
+        label: How errors call it.
+
+    Raises:
+        ToolDefinitionError: If a parameter has no annotation, an annotation names something unknown, or the callable
+            is of a kind that gives no result.
+    """
+    _refuse_generators(fn, label)
+    try:
+        signature = inspect.signature(fn)
+    except (ValueError, TypeError) as error:
+        raise ToolDefinitionError(
+            f"{label}: its signature cannot be read ({error})", hint="wrap it in a function with annotations"
+        ) from None
+    hints = _hints(fn, label)
+    filled = _filled_by_partial(fn)
+    raw = [parameter for parameter in signature.parameters.values() if parameter.name not in filled]
+    method = bool(raw) and raw[0].name in ("self", "cls") and raw[0].name not in hints and _lives_in_class(fn)
+    contexts = [parameter for parameter in raw if is_context(hints.get(parameter.name, MISSING))]
+    if len(contexts) > 1:
+        names = " and ".join(repr(parameter.name) for parameter in contexts)
+        raise ToolDefinitionError(f"{label}: both {names} are annotated ToolContext", hint="keep one of them")
+    parameters = _parameters(raw[1:] if method else raw, hints, contexts, label, untyped=_is_lambda(fn))
+    context = contexts[0] if contexts else None
+    return Signature(
+        tuple(parameters),
+        context.name if context else None,
+        context.kind if context else None,
+        _unwrap_awaitable(hints.get("return", MISSING)),
+        is_async_callable(fn),
+        method,
+    )
+
+
+def is_async_callable(fn: Callable[..., Any]) -> bool:
+    """Tell whether calling ``fn`` gives a coroutine, seeing through partials and callable instances."""
+    inner = _innermost(fn)
+    return inspect.iscoroutinefunction(inner)
+
+
+def call_target(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that says what a callable is: behind partials, and ``__call__`` of an instance."""
+    return inspect.unwrap(_innermost(fn))
+
+
+def described(annotation: Any) -> tuple[Any, str | None]:
+    """Split the text off an ``Annotated[T, "text"]``; a ``Field(description=...)`` stays with pydantic."""
+    if get_origin(annotation) is not Annotated:
+        return annotation, None
+    metadata: tuple[Any, ...] = annotation.__metadata__
+    texts = [item for item in metadata if isinstance(item, str)]
+    texts += [item.documentation for item in metadata if isinstance(item, typing_extensions.Doc)]
+    if not texts:
+        return annotation, None
+    rest = [item for item in metadata if not isinstance(item, str | typing_extensions.Doc)]
+    inner = get_args(annotation)[0]
+    return (Annotated[(inner, *rest)] if rest else inner), texts[0]  # pyright: ignore[reportInvalidTypeForm]
+
+
+def _parameters(
+    raw: list[inspect.Parameter],
+    hints: dict[str, Any],
+    contexts: list[inspect.Parameter],
+    label: str,
+    *,
+    untyped: bool,
+) -> Iterator[Parameter]:
+    for parameter in raw:
+        if parameter in contexts:
+            continue
+        annotation = hints.get(parameter.name, MISSING)
+        if annotation is MISSING and untyped:
+            annotation = Any
+        if annotation is MISSING:
+            raise ToolDefinitionError(_untyped(parameter, label), hint=_untyped_hint(parameter))
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and get_origin(annotation) is typing_extensions.Unpack:
+            yield from _unpacked(get_args(annotation)[0])
+        else:
+            yield _parameter(parameter, annotation)
+
+
+def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
+    default = parameter.default
+    if isinstance(default, FieldInfo):
+        annotation, default = Annotated[annotation, default], _field_default(default)
+    annotation, text = described(annotation)
+    fields = [item for item in getattr(annotation, "__metadata__", ()) if isinstance(item, FieldInfo)]
+    if default is MISSING:
+        default = next((found for field in fields if (found := _field_default(field)) is not MISSING), MISSING)
+    alias = next((found for field in fields if (found := field.validation_alias or field.alias)), None)
+    key = alias if isinstance(alias, str) else parameter.name
+    return Parameter(parameter.name, key, annotation, default, parameter.kind, text)
+
+
+def _field_default(field: FieldInfo) -> Any:
+    return MISSING if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
+
+
+def _unpacked(typed_dict: Any) -> Iterator[Parameter]:
+    """``**kwargs: Unpack[TD]`` stands for one keyword parameter for each key of ``TD``."""
+    hints = typing.get_type_hints(typed_dict, include_extras=True)
+    required: frozenset[str] = typed_dict.__required_keys__
+    for name, hint in hints.items():
+        while get_origin(hint) in (typing_extensions.Required, typing_extensions.NotRequired):
+            hint = get_args(hint)[0]
+        annotation, text = described(hint)
+        default = MISSING if name in required else ABSENT
+        yield Parameter(name, name, annotation, default, inspect.Parameter.KEYWORD_ONLY, text)
+
+
+def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
+    target = call_target(fn)
+    names: dict[str, Any] | None = None
+    while True:
+        try:
+            return typing.get_type_hints(target, localns=names, include_extras=True)
+        except NameError as error:
+            if names is None:
+                names = _visible_names(target)
+                continue
+            raise ToolDefinitionError(
+                f"{label}: an annotation names {error.name or str(error)!r}, which is not defined",
+                hint="import it outside `if TYPE_CHECKING:`, or define it before the tool",
+            ) from None
+        except TypeError as error:
+            if not callable(target) or not hasattr(target, "__annotations__"):
+                return {}
+            raise ToolDefinitionError(f"{label}: an annotation cannot be read ({error})") from None
+        except (SyntaxError, AttributeError) as error:
+            raise ToolDefinitionError(f"{label}: an annotation cannot be read ({error})") from None
+
+
+def _visible_names(target: Callable[..., Any]) -> dict[str, Any]:
+    """Names that annotations written as text may mean: closures, and locals of the calls under way in the module."""
+    found: dict[str, Any] = {}
+    module = getattr(target, "__globals__", None)
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals is module:
+            for name, value in frame.f_locals.items():
+                found.setdefault(name, value)
+        frame = frame.f_back
+    try:
+        found.update(inspect.getclosurevars(target).nonlocals)
+    except (TypeError, ValueError):
+        pass
+    return found
+
+
+def _refuse_generators(fn: Callable[..., Any], label: str) -> None:
+    target = call_target(fn)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise ToolDefinitionError(
+            f"{label} is a generator: it yields values, and a tool gives one result",
+            hint="return a list; report progress with ToolContext.progress()",
+        )
+
+
+def _filled_by_partial(fn: Callable[..., Any]) -> set[str]:
+    """Arguments that a partial has filled by name are not the model's to choose."""
+    filled: set[str] = set()
+    while isinstance(fn, functools.partial):
+        filled |= set(fn.keywords)
+        fn = cast("Callable[..., Any]", fn.func)
+    return filled
+
+
+def _innermost(fn: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(fn, functools.partial):
+        fn = cast("Callable[..., Any]", fn.func)
+    plain = (types.FunctionType, types.MethodType, types.BuiltinFunctionType, type)
+    if not isinstance(fn, plain) and not hasattr(fn, "__wrapped__"):
+        return type(fn).__call__
+    return fn
+
+
+def _lives_in_class(fn: Callable[..., Any]) -> bool:
+    return "." in getattr(fn, "__qualname__", "").rpartition("<locals>.")[2]
+
+
+def _is_lambda(fn: Callable[..., Any]) -> bool:
+    return getattr(_innermost(fn), "__name__", "") == "<lambda>"
+
+
+def _unwrap_awaitable(annotation: Any) -> Any:
+    """A function that returns an awaitable is awaited, so its result is what the awaitable gives."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (collections.abc.Awaitable, collections.abc.Coroutine, asyncio.Future, asyncio.Task) and arguments:
+        return arguments[-1]
+    return annotation
+
+
+def _untyped(parameter: inspect.Parameter, label: str) -> str:
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return f"{label}: the parameter '{stars.get(parameter.kind, '')}{parameter.name}' has no annotation"
+
+
+def _untyped_hint(parameter: inspect.Parameter) -> str:
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return f"write **{parameter.name}: str to take any further text arguments, or leave it out"
+    return f"write {parameter.name}: str, or another type that says what the model may send"
+
+
+def union_members(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union, or the annotation alone."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        return get_args(annotation)
+    return (annotation,)
