@@ -31,9 +31,7 @@ def main(argv: list[str] | None = None) -> int:
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", type=_scenarios, default=list(SCENARIOS), help="scenarios: S1,S2")
-    parser.add_argument(
-        "--contender", action="append", choices=list(ENTRIES), help="may be given more than once"
-    )
+    parser.add_argument("--contender", action="append", choices=list(ENTRIES), help="may be given more than once")
     parser.add_argument("--rounds", type=int, default=3, help="processes per scenario and contender")
     parser.add_argument("--repeats", type=int, default=5, help="timed batches per process")
     parser.add_argument("--budget", type=float, default=8.0, help="seconds after which no batch is begun")

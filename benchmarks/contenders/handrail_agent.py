@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from handrail.testing import ScriptedModel
-
 from benchmarks.contract import CallTool, RunAgent, ToolSchema
 from benchmarks.workload import ANSWER, INSTRUCTIONS, Script, ToolFunction
-from handrail import Agent, Toolset, resolve, run, tool
+from handrail import Agent, Toolset, run, tool
+from handrail.testing import ScriptedModel
 
 Turn = str | list[tuple[str, dict[str, Any]]]
 
@@ -18,11 +17,7 @@ def _model(script: Script) -> ScriptedModel:
     def turn(index: int) -> Turn:
         return [(call.name, call.args) for call in script.turn(index)] or ANSWER
 
-    return ScriptedModel(turn)
-
-
-def _toolset(functions: Sequence[ToolFunction]) -> Toolset:
-    return resolve(Agent("local", tools=[tool(function) for function in functions]))
+    return ScriptedModel(turn, record=False)
 
 
 class Handrail:
@@ -44,7 +39,7 @@ class Handrail:
 
     def gate(self, functions: Sequence[ToolFunction]) -> CallTool:
         """`Toolset.call`: the one door, without an agent loop around it."""
-        toolset = _toolset(functions)
+        toolset = Toolset.of(*functions)
 
         async def call(name: str, args: dict[str, Any]) -> str:
             return (await toolset.call(name, args)).wire

@@ -45,6 +45,9 @@ logger = logging.getLogger("handrail.calls")
 CANCEL_GRACE = 1.0
 """Seconds that running bodies get for their finalisers when the caller is cancelled."""
 
+REMOTE_GRACE = 0.5
+"""Seconds by which the gate's deadline of a server's tool is later than the connection's own, which says more."""
+
 Emit = Callable[[Event], None]
 
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -184,12 +187,12 @@ class _Flight:
             self.fail("call_limit", f"no more tool calls are allowed (limit {self.scope.max_calls})", retry=False)
             return
         self.scope.calls_made += 1
-        self.task = asyncio.get_running_loop().create_task(self.fly(tool, self.parsed))
+        self.task = self.result.get_loop().create_task(self.fly(tool, self.parsed))
 
     async def fly(self, tool: Tool, parsed: Parsed) -> None:
         """Ask, run and report. Every way out leaves a result, unless the caller itself is cancelled."""
         try:
-            decision = await self.decide(tool, parsed)
+            decision = ALLOW if self.is_plain(tool) else await self.decide(tool, parsed)
             if decision.verdict != "allow":
                 code = "denied" if decision.verdict == "deny" else "needs_approval"
                 self.fail(
@@ -200,7 +203,11 @@ class _Flight:
                 return
             self.set_timer(tool)
             self.emit_started(tool, parsed, decision)
-            await self.execute(tool, parsed)
+            if tool.retries or tool.max_concurrency:
+                value = await self.execute(tool, parsed)
+            else:
+                value = await self.run_body(tool, parsed)
+            self.succeed(tool, value)
         except asyncio.CancelledError:
             if self.expired or self.aborted:
                 raise
@@ -211,8 +218,18 @@ class _Flight:
             )
         except Exception as error:
             self.fail_with(tool, error)
+        except BaseException as error:
+            self.fail("tool_error", f"{tool.name} ended the program", detail=f"the body raised {type(error).__name__}")
+            if not isinstance(error, SystemExit):
+                raise
         finally:
-            self.clear()
+            if self.timer is not None:
+                self.timer.cancel()
+
+    def is_plain(self, tool: Tool) -> bool:
+        """Whether nobody has to be asked: the policy allows everything, and no rule can fire."""
+        scope = self.scope
+        return type(scope.policy) is AllowAll and tool.needs_approval is False and scope.model != "local"
 
     async def decide(self, tool: Tool, parsed: Parsed) -> Decision:
         """Ask the standing rules, the tool itself and the policy; the most severe answer holds."""
@@ -269,8 +286,8 @@ class _Flight:
         self.emit_decided(tool, decided)
         return decided
 
-    async def execute(self, tool: Tool, parsed: Parsed) -> None:
-        """Run the body, again after an unexpected exception while the tool allows it, and settle the result."""
+    async def execute(self, tool: Tool, parsed: Parsed) -> Any:
+        """Run the body in one of the tool's slots, and again after an unexpected exception while it allows that."""
         limit = _limit(tool)
         if limit is not None:
             await limit.acquire()
@@ -279,8 +296,7 @@ class _Flight:
             while True:
                 attempts -= 1
                 try:
-                    value = await self.run_body(tool, parsed)
-                    break
+                    return await self.run_body(tool, parsed)
                 except (ToolError, HandrailError, TooManyStuckError):
                     raise
                 except Exception:
@@ -290,7 +306,6 @@ class _Flight:
         finally:
             if limit is not None:
                 limit.release()
-        self.succeed(tool, value)
 
     async def run_body(self, tool: Tool, parsed: Parsed) -> Any:
         """Run the body once: an async one here, a synchronous one in a thread."""
@@ -340,7 +355,8 @@ class _Flight:
     def set_timer(self, tool: Tool) -> None:
         """Start the deadline. It covers the wait for a free slot and the body, not a person's decision."""
         if tool.timeout:
-            self.timer = self.scope.clock.call_later(tool.timeout, self.expire)
+            grace = REMOTE_GRACE if tool.server is not None else 0.0
+            self.timer = self.scope.clock.call_later(tool.timeout + grace, self.expire)
 
     def expire(self) -> None:
         """The deadline has passed: answer now, whatever the body does."""
@@ -370,11 +386,6 @@ class _Flight:
             _STUBBORN.add(self.task)
             self.task.add_done_callback(_forget)
             self.task.cancel()
-
-    def clear(self) -> None:
-        """Nothing is due any more."""
-        if self.timer is not None:
-            self.timer.cancel()
 
     def succeed(self, tool: Tool, value: Any) -> None:
         """Check and write what the body gave, and settle the result."""

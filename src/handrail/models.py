@@ -1,12 +1,12 @@
 """From a model's name to a model: the embedded one, one of a provider, or one that a program plays.
 
-This module and ``loop`` are the only ones that import pydantic_ai; both are loaded when a run needs a model.
+With ``loop``, ``responses`` and ``local.model``, this is where pydantic_ai is imported: when a run needs a model.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -17,8 +17,9 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from handrail.errors import LocalModelError, ModelUnavailableError
+from handrail.responses import WholeResponse
 
-__all__ = ["Model", "PlayedModel", "Turn", "WholeResponse", "resolve_model"]
+__all__ = ["Model", "PlayedModel", "Turn", "resolve_model"]
 
 Turn = "str | Sequence[tuple[str, Any]]"
 """What a played model answers: text, or tool calls as pairs of a name and arguments."""
@@ -120,48 +121,6 @@ def _first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0]
 
 
-class WholeResponse(StreamedResponse):
-    """A response that is there at once, given as a stream."""
-
-    def __init__(self, parameters: ModelRequestParameters, response: ModelResponse) -> None:
-        super().__init__(model_request_parameters=parameters)
-        self._response = response
-        self._usage = response.usage
-
-    async def _get_event_iterator(self) -> AsyncIterator[Any]:
-        for i, part in enumerate(self._response.parts):
-            if isinstance(part, TextPart):
-                for event in self._parts_manager.handle_text_delta(vendor_part_id=i, content=part.content):
-                    yield event
-            elif isinstance(part, ToolCallPart):
-                yield self._parts_manager.handle_tool_call_part(
-                    vendor_part_id=i,
-                    tool_name=part.tool_name,
-                    args=cast("Any", part.args),
-                    tool_call_id=part.tool_call_id,
-                )
-
-    @property
-    def model_name(self) -> str:
-        """The model's name."""
-        return self._response.model_name or "unknown"
-
-    @property
-    def provider_name(self) -> str | None:
-        """The provider's name."""
-        return self._response.provider_name
-
-    @property
-    def provider_url(self) -> str | None:
-        """None: nothing was reached over a network."""
-        return None
-
-    @property
-    def timestamp(self) -> Any:
-        """When the response was made."""
-        return self._response.timestamp
-
-
 class _Played(Model):
     """Lets a program answer in a model's place."""
 
@@ -176,6 +135,12 @@ class _Played(Model):
     @property
     def system(self) -> str:
         return "handrail"
+
+    def prepare_messages(
+        self, messages: list[ModelMessage], model_request_parameters: ModelRequestParameters | None = None
+    ) -> list[ModelMessage]:
+        """Leave the history as it is: there is no provider whose dialect it would have to be put into."""
+        return messages
 
     async def request(
         self,

@@ -30,7 +30,16 @@ from handrail.policy import AllowAll, Approver, Policy
 from handrail.sources import BuiltinSource, CustomSource, MCPSource, ToolInput, ToolSource, collect
 from handrail.tools import Tool, ToolContext, ToolResult, as_tool
 
-__all__ = ["Registered", "ToolProvider", "ToolResolver", "Toolset", "call_sync", "refuse_running_loop", "register", "resolve"]
+__all__ = [
+    "Registered",
+    "ToolProvider",
+    "ToolResolver",
+    "Toolset",
+    "call_sync",
+    "refuse_running_loop",
+    "register",
+    "resolve",
+]
 
 
 @runtime_checkable
@@ -55,7 +64,7 @@ _RAISED: Mapping[str, type[ToolCallError]] = {
     for kind in (
         ToolNotFoundError, ToolInputError, ToolTimeoutError, ToolResultError, ToolDeniedError, ToolExecutionError,
     )
-} | {"needs_approval": ToolDeniedError}  # fmt: skip
+} | {"needs_approval": ToolDeniedError, "mcp_timeout": ToolTimeoutError}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

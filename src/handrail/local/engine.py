@@ -102,9 +102,7 @@ class LocalEngine:
         worker = self._worker
         return worker.process.pid if worker and worker.alive else None
 
-    def complete(
-        self, text: str, tools: str = "[]", *, system: str = "", timeout: float | None = None
-    ) -> Turn:
+    def complete(self, text: str, tools: str = "[]", *, system: str = "", timeout: float | None = None) -> Turn:
         """Let the model answer one request, with no memory of any before. Blocks.
 
         Args:
@@ -120,9 +118,7 @@ class LocalEngine:
         """
         return self._turn(_Ticket(), text, tools, system, timeout)
 
-    async def acomplete(
-        self, text: str, tools: str = "[]", *, system: str = "", timeout: float | None = None
-    ) -> Turn:
+    async def acomplete(self, text: str, tools: str = "[]", *, system: str = "", timeout: float | None = None) -> Turn:
         """Do the same as ``complete`` without blocking the event loop.
 
         A cancelled turn that waits gives up its place; one that runs takes the process down with it, since
@@ -192,7 +188,12 @@ class LocalEngine:
         # Also runs when the engine is garbage, and at the end of the program.
         self._end_worker = weakref.finalize(self, worker.end)
         self._slot.check()
-        worker.request(None, self._load_timeout)
+        try:
+            worker.request(None, self._load_timeout)
+        except LocalModelError:
+            # It said that it could not load, and may not have ended yet.
+            self._drop()
+            raise
         return worker
 
     def _kill(self) -> None:

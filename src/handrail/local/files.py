@@ -99,7 +99,7 @@ def available() -> str | None:
         None if it can be used, else one line with the reason and what to do instead.
     """
     files, reason = _look()
-    return None if files else f"the embedded model cannot run here: {reason}; or {ALTERNATIVES}"
+    return None if files else f"{reason}; or {ALTERNATIVES}"
 
 
 def _look() -> tuple[ModelFiles | None, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -13,7 +13,6 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelResponse,
-    ModelResponseStreamEvent,
     TextPart,
     ToolCallPart,
     ToolReturnPart,
@@ -26,6 +25,7 @@ from pydantic_ai.tools import RunContext, ToolDefinition
 from handrail.errors import LocalModelError
 from handrail.local import prompt, render
 from handrail.local.engine import MAX_TOOLS, Call, Turn, shared_engine
+from handrail.responses import WholeResponse
 
 MODEL_NAME = "local"
 SYSTEM = "handrail"
@@ -37,9 +37,7 @@ CLAUSE_CONFIDENCE = 0.4
 class Engine(Protocol):
     """The part of ``LocalEngine`` that the model uses."""
 
-    async def acomplete(
-        self, text: str, tools: str = "[]", *, system: str = "", timeout: float | None = None
-    ) -> Turn:
+    async def acomplete(self, text: str, tools: str = "[]", *, system: str = "", timeout: float | None = None) -> Turn:
         """Answer one request, with no memory of any before."""
         ...
 
@@ -65,8 +63,8 @@ class LocalModel(Model[None]):
     it must never decide alone about a call that changes something. The gate sees to that by the model name
     ``"local"``; nothing here does.
 
-    ``ModelResponse.provider_details`` holds ``confidence``, ``reasoning`` and ``suppressed`` of the turn.
-    Usage is zero, as the engine counts no tokens.
+    ``ModelResponse.provider_details`` holds ``confidence``, ``reasoning`` and ``suppressed`` of the turn,
+    and is None where the engine was not asked. Usage is zero, as the engine counts no tokens.
     """
 
     def __init__(self, engine: Engine | None = None, *, clock: Callable[[], datetime] | None = None) -> None:
@@ -108,7 +106,7 @@ class LocalModel(Model[None]):
         tools = _check(parameters)
         current = _Current.of(messages)
         if current.results or not tools:
-            return self._say(current, tools, Turn())
+            return self._say(current, tools)
         turn = await self._ask(current.text, tools, settings)
         calls = current.new(turn.calls)
         return self._call(calls, current, turn) if calls else self._say(current, tools, turn)
@@ -123,13 +121,12 @@ class LocalModel(Model[None]):
     ) -> AsyncGenerator[StreamedResponse]:
         """Stream what ``request`` answers. The engine gives a turn as a whole, and so does the stream."""
         response = await self.request(messages, model_settings, model_request_parameters)
-        yield _Stream(model_request_parameters, response)
+        yield WholeResponse(model_request_parameters, response)
 
     async def _ask(self, text: str, tools: Sequence[ToolDefinition], settings: ModelSettings | None) -> Turn:
         names = prompt.short_names(tool.name for tool in tools)
         definitions = prompt.tools_json(
-            (name, tool.description, tool.parameters_json_schema)
-            for name, tool in zip(names, tools, strict=True)
+            (name, tool.description, tool.parameters_json_schema) for name, tool in zip(names, tools, strict=True)
         )
         system = prompt.system_line(self._clock())
         timeout = (settings or {}).get("timeout")
@@ -159,22 +156,18 @@ class LocalModel(Model[None]):
         ]
         return self._response(parts, turn)
 
-    def _say(self, current: _Current, tools: Sequence[ToolDefinition], turn: Turn) -> ModelResponse:
+    def _say(self, current: _Current, tools: Sequence[ToolDefinition], turn: Turn | None = None) -> ModelResponse:
         results = current.results
         text = render.answer(results) if results else render.no_call([tool.name for tool in tools])
         return self._response([TextPart(text)], turn)
 
-    def _response(self, parts: Sequence[TextPart | ToolCallPart], turn: Turn) -> ModelResponse:
+    def _response(self, parts: Sequence[TextPart | ToolCallPart], turn: Turn | None) -> ModelResponse:
         return ModelResponse(
             parts=parts,
             model_name=MODEL_NAME,
             provider_name=SYSTEM,
             timestamp=self._clock(),
-            provider_details={
-                "confidence": turn.confidence,
-                "reasoning": turn.reasoning,
-                "suppressed": [{"name": name, "arguments": arguments} for name, arguments in turn.suppressed],
-            },
+            provider_details=_details(turn) if turn else None,
             finish_reason="tool_call" if isinstance(parts[0], ToolCallPart) else "stop",
         )
 
@@ -229,38 +222,12 @@ class _Current:
         return [call for key, call in fresh.items() if key not in seen]
 
 
-@dataclass
-class _Stream(StreamedResponse):
-    """A finished response as a stream: one event for each part."""
-
-    _response: ModelResponse
-
-    def __post_init__(self) -> None:
-        self.provider_details = self._response.provider_details
-        self.finish_reason = self._response.finish_reason
-
-    async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        for index, part in enumerate(self._response.parts):
-            yield self._parts_manager.handle_part(vendor_part_id=index, part=part)
-
-    async def close_stream(self) -> None:
-        """Do nothing: the engine is done before the stream begins."""
-
-    @property
-    def model_name(self) -> str:
-        return MODEL_NAME
-
-    @property
-    def provider_name(self) -> str:
-        return SYSTEM
-
-    @property
-    def provider_url(self) -> None:
-        return None
-
-    @property
-    def timestamp(self) -> datetime:
-        return self._response.timestamp
+def _details(turn: Turn) -> dict[str, Any]:
+    return {
+        "confidence": turn.confidence,
+        "reasoning": turn.reasoning,
+        "suppressed": [{"name": name, "arguments": arguments} for name, arguments in turn.suppressed],
+    }
 
 
 def _check(parameters: ModelRequestParameters) -> list[ToolDefinition]:

@@ -25,6 +25,7 @@ class WorkerProcess:
         self.prefix: tuple[str, str] | None = None
         self._owner = os.getpid()
         self._expired = False
+        self._killed = False
         # A file and not a pipe: nobody has to read it for the process to go on.
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         try:
@@ -42,8 +43,9 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
+        """Whether it can take a request. A killed process cannot, though it may take a moment to be gone."""
         # After a fork the process is still the parent's, and its pipes must not be shared.
-        return os.getpid() == self._owner and self.process.poll() is None
+        return not self._killed and os.getpid() == self._owner and self.process.poll() is None
 
     def request(self, message: Json | None, timeout: float) -> Json:
         """Send one message, or none, and wait for one answer.
@@ -105,6 +107,7 @@ class WorkerProcess:
     def kill(self) -> None:
         """End the process at once. Safe while another thread reads from it."""
         if os.getpid() == self._owner:
+            self._killed = True
             self.process.kill()
 
     def end(self) -> None:

@@ -57,7 +57,7 @@ def system_line(now: datetime) -> str:
 def short_names(names: Iterable[str]) -> dict[str, str]:
     """Map each name without its ``server__`` prefix to the whole; ambiguous ones stay whole.
 
-    Told ``time__get_current_time`` and not ``get_current_time``, the engine no longer finds the time in Tokyo.
+    With ``time__get_current_time`` for ``get_current_time`` the engine no longer finds the time in Tokyo.
     """
     names = list(names)
     tails = [name.rpartition("__")[2] for name in names]

@@ -54,10 +54,10 @@ def no_call(tools: Sequence[str]) -> str:
 
 
 def _line(result: Result, *, with_arguments: bool) -> str:
-    label = (
-        f"{result.tool}({_inline(result.arguments)})" if with_arguments and result.arguments else result.tool
-    )
+    label = f"{result.tool}({_inline(result.arguments)})" if with_arguments and result.arguments else result.tool
     text = _cut(_inline(_parsed(result.value)))
+    if result.outcome in _FAILURES and result.tool in text and label == result.tool:
+        return text  # the gate's own texts name the tool
     if failure := _FAILURES.get(result.outcome):
         return f"{label} {failure}: {text}" if text else f"{label} {failure}."
     return f"{label}: {text}"
@@ -69,7 +69,7 @@ def _block(value: Any) -> str:
     if isinstance(value, str) and value.strip():
         return value.strip()
     if isinstance(value, Mapping) and value:
-        return "\n".join(f"{key}: {_inline(item)}" for key, item in cast("Mapping[str, Any]", value).items())
+        return "\n".join(f"{key}: {_entry(item)}" for key, item in cast("Mapping[str, Any]", value).items())
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in cast("list[Any]", value)):
         return "\n".join(_inline(item) for item in cast("list[Any]", value))
     return _inline(value)
@@ -89,6 +89,10 @@ def _inline(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_nested(item) for item in cast("list[Any]", value)) or "nothing"
     return str(value)
+
+
+def _entry(value: Any) -> str:
+    return _nested(value) if isinstance(value, Mapping) else _inline(value)
 
 
 def _nested(value: Any) -> str:

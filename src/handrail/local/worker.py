@@ -124,7 +124,7 @@ def _answer(operations: dict[str, Callable[..., dict[str, Any]]], line: bytes) -
     try:
         request = json.loads(line)
         return {"ok": True, **operations[request.pop("op")](**request)}
-    except (RequestError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (RequestError, ValueError, TypeError, KeyError, AttributeError, ctypes.ArgumentError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 

@@ -7,6 +7,7 @@ such as ``${env:GITHUB_TOKEN}`` stays a reference until the connection opens.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
 import re
@@ -180,6 +181,12 @@ _Secret = Annotated[SecretStr, AfterValidator(_check_secret), PlainSerializer(_s
 _Millis = Annotated[StrictInt, Field(ge=1, le=3_600_000)]
 
 
+@functools.cache
+def _spellings(model: type[BaseModel]) -> dict[str, str]:
+    """The fields of a model by each way to spell them. Kept, because each call of a tool checks an entry."""
+    return {spelling: name for name in model.model_fields for spelling in (name, to_camel(name))}
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(
         frozen=True,
@@ -187,6 +194,9 @@ class _Strict(BaseModel):
         alias_generator=to_camel,
         populate_by_name=True,
         hide_input_in_errors=True,
+        # What was a valid transport once may not be any more.
+        validate_default=True,
+        revalidate_instances="always",
     )
 
     @model_validator(mode="before")
@@ -195,7 +205,7 @@ class _Strict(BaseModel):
         if not isinstance(data, Mapping):
             return data
         given = cast("Mapping[object, object]", data)
-        names = {spelling: name for name in cls.model_fields for spelling in (name, to_camel(name))}
+        names = _spellings(cls)
         plain: dict[str, object] = {}
         for key, value in given.items():
             if not isinstance(key, str) or key not in names:

@@ -73,9 +73,9 @@ class FrameReader:
             return
         if fits:
             kept = b"".join(self._parts)
-            self._head = (kept + piece[:_EDGE])[:_EDGE]
-            self._tail = kept[-_EDGE:]
+            self._head, self._tail = kept[:_EDGE], kept[-_EDGE:]
             self._parts.clear()
+        self._head += piece[: _EDGE - len(self._head)]
         self._tail = (self._tail + piece[-_EDGE:])[-_EDGE:]
 
     def _finish(self, frames: list[Frame]) -> None:

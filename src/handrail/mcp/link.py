@@ -81,6 +81,8 @@ class Link:
             return self.cause
         if self.pipe is None:
             return "closed the connection"
+        if self.pipe.forced:
+            return "closed its output"
         if self.pipe.signal is not None:
             return f"was ended by {self.pipe.signal}"
         if self.pipe.exit_code is not None:

@@ -14,6 +14,8 @@ from handrail.clock import SYSTEM_CLOCK, Clock
 from handrail.errors import (
     HandrailError,
     MCPAccessDeniedError,
+    MCPConnectError,
+    MCPEntryError,
     MCPError,
     MCPProtocolError,
     MCPServerNotFoundError,
@@ -28,7 +30,7 @@ from handrail.mcp.registry import MCPServerRegistry
 from handrail.mcp.results import read_result
 from handrail.naming import did_you_mean
 from handrail.sources import MCPSource
-from handrail.tool import RemoteResult, Text, Tool, ToolContext
+from handrail.tools import RemoteResult, Text, Tool, ToolContext
 
 __all__ = ["MCPConnectionManager"]
 
@@ -146,12 +148,13 @@ class MCPConnectionManager:
 
         The manager can be used again afterwards.
         """
+        self._manifests.drop()
+        self._bind()
         handles, self._handles = list(self._handles.values()), {}
         listing, self._listing = list(self._listing.values()), {}
-        self._manifests.drop()
         closing = [asyncio.ensure_future(handle.close()) for handle in handles]
-        for task in listing:
-            task.cancel()
+        # Lists that are being read are not cancelled, since those who wait for them were not: they fail by
+        # themselves.
         if waiting := [*closing, *listing, *self._closing]:
             await asyncio.wait(waiting)
         self._loop = None
@@ -223,7 +226,12 @@ class MCPConnectionManager:
         self, server_id: str, name: str, arguments: dict[str, Any], agent_id: str | None, seconds: float
     ) -> RemoteResult:
         # Asked again for each call: access that was withdrawn, or a server that was removed, counts at once.
-        entry = await self._permitted(server_id, agent_id)
+        try:
+            entry = await self._permitted(server_id, agent_id)
+        except MCPEntryError as error:
+            raise MCPConnectError(
+                f"the entry of server {server_id!r} is not acceptable any more", hint=str(error), server=server_id
+            ) from None
         try:
             raw = await self._handle(entry).call_tool(name, arguments, seconds=seconds or None)
         except RemoteFailure as failure:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ServerHandle", "State"]
 
 _log = logging.getLogger("handrail.mcp")
+_silence = logging.NullHandler()
 
 State = Literal["idle", "connecting", "ready", "failed", "closed"]
 """What a connection is doing."""
@@ -286,6 +287,8 @@ class ServerHandle:
         """Open the session, and try again after a failure that may pass, all within the connection's deadline."""
         import stamina
 
+        # Without a handler, the bare name of its event would appear on the terminal of who set up no logging.
+        logging.getLogger("stamina").addHandler(_silence)
         seconds = self.entry.timeout_ms / 1000
         # Those who wait learn of the deadline at once, and not after what hangs has been cleaned up.
         timer = asyncio.get_running_loop().call_later(seconds, self._too_late, life)
@@ -343,4 +346,10 @@ def _after(seconds: float | None) -> float | None:
 
 
 def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(deadline - asyncio.get_running_loop().time(), 0.001)
+    if deadline is None:
+        return None
+    left = deadline - asyncio.get_running_loop().time()
+    if left <= 0:
+        # What nobody waits for any more is not sent.
+        raise MCPTimeoutError("too late")
+    return left

@@ -46,11 +46,13 @@ class StdioPipe:
     Attributes:
         pid: The id of the process, and of its group.
         exited: Set when the process has ended.
+        forced: Whether it was a signal of ours that ended the process, so that its end tells nothing.
     """
 
     def __init__(self, *, frame_cap: int, redact: Sequence[str]) -> None:
         self.pid = 0
         self.exited = asyncio.Event()
+        self.forced = False
         self._redact = tuple(sorted((word for word in redact if len(word) >= 4), key=len, reverse=True))
         self._reader = FrameReader(frame_cap)
         self._frames: deque[Frame] = deque()
@@ -275,6 +277,7 @@ class StdioPipe:
         """Send a signal to the group. False where nobody of the group is left."""
         if not _group_alive(self.pid):
             return False
+        self.forced = self.forced or not self.exited.is_set()
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
         return True

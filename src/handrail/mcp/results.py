@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from handrail.errors import MCPProtocolError
-from handrail.tool import UNSET, Link, Media, Part, RemoteResult, Text
+from handrail.tools import UNSET, Link, Media, Part, RemoteResult, Text
 
 __all__ = ["read_result"]
 

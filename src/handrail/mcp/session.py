@@ -7,6 +7,7 @@ SDK would refuse a whole answer for one detail that it does not know.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -46,6 +47,10 @@ Servers of the older kind may ignore it; they are then greeted in the older way.
 """
 
 _CANCEL_WRITE = 0.25
+for _name in ("mcp", "client"):
+    # Both are loggers of the SDK. What they tell of a broken connection is in our errors already.
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
 Result = TypeVar("Result", bound=BaseModel)
 
 

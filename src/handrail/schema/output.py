@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -81,11 +80,9 @@ class TypedOutput(Output):
         except ValidationError as error:
             value = self._from_json_form(value, error)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                text = self.adapter.serializer.to_json(value, by_alias=True).decode()
-                if "null" in text or "NaN" in text or "Infinity" in text:
-                    check_finite(self.adapter.serializer.to_python(value), text)
+            text = self.adapter.serializer.to_json(value, by_alias=True, warnings=False).decode()
+            if "null" in text or "NaN" in text or "Infinity" in text:
+                check_finite(self.adapter.serializer.to_python(value, warnings=False), text)
         except WireError as error:
             raise OutputError(str(error)) from None
         except (ValueError, TypeError, RecursionError) as error:

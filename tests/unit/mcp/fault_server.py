@@ -13,50 +13,52 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any, NoReturn
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "ok"
 NOTEBOOK = sys.argv[2] if len(sys.argv) > 2 else None
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
-SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
+INFO = {"name": "fault", "version": "1"}
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
-def note(**facts):
+def note(**facts: Any) -> None:
     if NOTEBOOK:
         with open(NOTEBOOK, "a", encoding="utf-8") as book:
             book.write(json.dumps(facts) + "\n")
 
 
-def raw(data):
+def raw(data: bytes) -> None:
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
-def send(message):
+def send(message: dict[str, Any]) -> None:
     raw(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 
-def answer(request, result):
+def answer(request: dict[str, Any], result: dict[str, Any]) -> None:
     if MODE == "text_ids":
         send({"id": str(request["id"]), "result": result})
     else:
         send({"id": request["id"], "result": result})
 
 
-def refuse(request, code, text):
+def refuse(request: dict[str, Any], code: int, text: str) -> None:
     send({"id": request["id"], "error": {"code": code, "message": text}})
 
 
-def hang():
+def hang() -> NoReturn:
     while True:
         time.sleep(60)
 
 
-def tool(name, **more):
+def tool(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "description": f"The tool {name}.", "inputSchema": SCHEMA, **more}
 
 
-def tools(cursor):
+def tools(cursor: str | None) -> dict[str, Any]:
     if MODE == "endless_pages":
         number = int(cursor or 0)
         return {"tools": [tool(f"page_{number}")], "nextCursor": str(number + 1)}
@@ -87,10 +89,10 @@ def tools(cursor):
     return {"tools": [tool("echo"), tool("count"), tool("slow")]}
 
 
-def call(request):
+def call(request: dict[str, Any]) -> None:
     name = request["params"]["name"]
-    arguments = request["params"].get("arguments") or {}
-    text = {"content": [{"type": "text", "text": str(arguments.get("text", ""))}]}
+    arguments: dict[str, Any] = request["params"].get("arguments") or {}
+    text: dict[str, Any] = {"content": [{"type": "text", "text": str(arguments.get("text", ""))}]}
     if name == "slow" or MODE == "hang_call":
         return  # never answered
     if MODE == "die_call":
@@ -101,7 +103,8 @@ def call(request):
         raw(b"this is no message\n{also not}\n[1, 2]\n\n")
     if MODE == "garbage_bin":
         raw(b"\xff\xfe\x00\x80 noise\n")
-        raw(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n' % request["id"])
+        raw(b'{"jsonrpc":"2.0","id":%d,' % request["id"])
+        raw(b'"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n')
         return
     if MODE == "flood":
         line = b"x" * 1000 + b"\n"
@@ -144,7 +147,7 @@ def call(request):
     answer(request, text)
 
 
-def serve(request):
+def serve(request: dict[str, Any]) -> None:
     method = request.get("method")
     if "id" not in request:
         return
@@ -168,10 +171,9 @@ def serve(request):
             },
         )
     elif method == "initialize" and MODE == "bad_version":
-        answer(request, {"protocolVersion": "1900-01-01", "capabilities": {}, "serverInfo": {"name": "f", "version": "1"}})
+        answer(request, {"protocolVersion": "1900-01-01", "capabilities": {}, "serverInfo": INFO})
     elif method == "initialize":
-        info = {"name": "fault", "version": "1"}
-        answer(request, {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": info})
+        answer(request, {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": INFO})
     elif method == "ping" and MODE != "modern":
         answer(request, {})
     elif method == "tools/list" and MODE == "hang_list":
@@ -179,7 +181,8 @@ def serve(request):
     elif method == "tools/list" and MODE == "no_tools":
         refuse(request, -32601, "Method not found")
     elif method == "tools/list":
-        listed = tools((request.get("params") or {}).get("cursor"))
+        params: dict[str, Any] = request.get("params") or {}
+        listed = tools(params.get("cursor"))
         extra = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if MODE == "modern" else {}
         answer(request, {**listed, **extra})
         if MODE == "no_read":
@@ -191,13 +194,14 @@ def serve(request):
         refuse(request, -32601, "Method not found")
 
 
-def main():
+def main() -> None:
     note(pid=os.getpid(), env=dict(os.environ), cwd=os.getcwd())
     if MODE == "die_start":
         sys.stderr.write("cannot find the flux capacitor\n")
         sys.exit(7)
     if MODE == "die_once" and not os.path.exists(f"{NOTEBOOK}.once"):
-        open(f"{NOTEBOOK}.once", "w").close()
+        with open(f"{NOTEBOOK}.once", "w", encoding="utf-8"):
+            pass
         sys.exit(1)
     if MODE == "banner":
         print("*** Welcome to the server! ***", flush=True)
@@ -222,7 +226,8 @@ def main():
         )
         note(child=child.pid)
     if MODE == "chatty_stderr":
-        threading.Thread(target=lambda: [sys.stderr.write(f"line {i}\n") for i in range(20_000)]).start()
+        text = "".join(f"line {number}\n" for number in range(20_000))
+        threading.Thread(target=sys.stderr.write, args=(text,)).start()
     for line in sys.stdin.buffer:
         request = json.loads(line)
         note(read=request)

@@ -1,0 +1,156 @@
+"""Servers at an address: both transports work, and a failed request is one typed error that costs no other."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from handrail.errors import MCPConnectError, MCPError, MCPServerDiedError, MCPTimeoutError
+from handrail.mcp.entry import MCPServerEntry
+from handrail.mcp.manager import MCPConnectionManager
+from handrail.mcp.registry import InMemoryMCPServerRegistry
+from handrail.sources import mcp_tools
+from handrail.tools import RemoteResult, Text, Tool, ToolContext
+
+if TYPE_CHECKING:
+    from .fault_http import FaultHTTPServer
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultHTTPServer]:
+    """A server on loopback, which private addresses have to be allowed for; the environment's proxy leads nowhere."""
+    monkeypatch.setenv("HANDRAIL_ALLOW_PRIVATE_MCP_URLS", "true")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with _helper().FaultHTTPServer() as running:
+        yield running
+
+
+def _helper() -> Any:
+    name = "handrail_test_fault_http"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name("fault_http.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+def manage(url: str, kind: str = "http", headers: dict[str, str] | None = None, **fields: Any) -> MCPConnectionManager:
+    transport = {"type": kind, "url": url, "headers": headers or {}}
+    options: dict[str, Any] = {"timeout_ms": 5000, "tool_timeout_ms": 2000, "max_retries": 0}
+    entry = MCPServerEntry(id="far", transport=transport, **(options | fields))
+    return MCPConnectionManager(InMemoryMCPServerRegistry(entry))
+
+
+async def echo_of(manager: MCPConnectionManager) -> Tool:
+    (tool,) = await manager.resolve_tools([mcp_tools("far")])
+    return tool
+
+
+async def call(tool: Tool, text: str = "hi") -> RemoteResult:
+    return await tool.body({"text": text}, ToolContext())
+
+
+def said(text: str) -> RemoteResult:
+    return RemoteResult((Text(text),))
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/ok", "http"), ("/stream", "http"), ("/sse", "sse")])
+async def test_a_call(server: FaultHTTPServer, path: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls work over both transports, at once too; headers are sent with their secrets in place, past any proxy."""
+    monkeypatch.setenv("FAR_TOKEN", "t0ken")
+    async with manage(server.url(path), kind, {"Authorization": "Bearer ${env:FAR_TOKEN}"}) as manager:
+        tool = await echo_of(manager)
+        texts = [str(number) for number in range(8)]
+        assert await asyncio.gather(*(call(tool, text) for text in texts)) == [said(text) for text in texts]
+        assert await manager.ping("far") >= 0
+    assert {headers.get("authorization") for _, _, headers in server.seen} == {"Bearer t0ken"}
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_nobody_there(server: FaultHTTPServer, kind: str) -> None:
+    """A port where nobody listens is a typed error at once."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/"
+    async with manage(url, kind) as manager:
+        begun = time.monotonic()
+        with pytest.raises(MCPConnectError, match="could not be reached"):
+            await echo_of(manager)
+        assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize(("path", "text"), [("/denied", "HTTP 401"), ("/page", "handshake")])
+async def test_refusals_at_the_start(server: FaultHTTPServer, path: str, text: str) -> None:
+    """A server that refuses, or is no MCP server, is a typed error, and is not tried again."""
+    async with manage(server.url(path), max_retries=3) as manager:
+        with pytest.raises(MCPError, match=text) as caught:
+            await echo_of(manager)
+        assert caught.value.context["server"] == "far"
+    assert server.count("initialize") <= 1
+
+
+async def test_a_status_is_told(server: FaultHTTPServer) -> None:
+    """The status of a failed call is in its error, and the connection goes on."""
+    async with manage(server.url("/busy")) as manager:
+        tool = await echo_of(manager)
+        with pytest.raises(MCPConnectError, match="HTTP 503") as caught:
+            await call(tool)
+        assert caught.value.context["status"] == 503
+        assert await call(tool) == said("hi")
+        assert server.count("initialize") == 1
+    async with manage(server.url("/expires")) as manager:
+        with pytest.raises(MCPConnectError, match=r"HTTP 401.*check the headers"):
+            await call(await echo_of(manager))
+
+
+async def test_one_dropped_request_costs_no_other(server: FaultHTTPServer) -> None:
+    """A request whose connection breaks fails alone, is not sent again, and the session stays."""
+    async with manage(server.url("/drop")) as manager:
+        tool = await echo_of(manager)
+        with pytest.raises(MCPConnectError, match="could not be reached"):
+            await call(tool)
+        assert await manager.ping("far") >= 0
+        assert (server.count("initialize"), server.count("tools/call")) == (1, 1)
+
+
+async def test_a_silent_server(server: FaultHTTPServer) -> None:
+    """A call that is not answered ends at its deadline."""
+    async with manage(server.url("/hang"), tool_timeout_ms=300) as manager:
+        tool = await echo_of(manager)
+        begun = time.monotonic()
+        with pytest.raises(MCPTimeoutError, match="300 ms"):
+            await call(tool)
+        assert time.monotonic() - begun < 1.5
+        server.release.set()
+
+
+async def test_a_restarted_server(server: FaultHTTPServer) -> None:
+    """A server that forgot the session is a typed error, and the next call begins a new session."""
+    async with manage(server.url("/forgets")) as manager:
+        tool = await echo_of(manager)
+        assert await call(tool) == said("hi")
+        server.session = 2
+        with pytest.raises(MCPServerDiedError, match="session"):
+            await call(tool)
+        assert await call(tool) == said("hi")
+        assert server.count("initialize") == 2
+
+
+async def test_private_addresses_are_checked_again(server: FaultHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that was allowed when it was saved is refused when it is not any more."""
+    async with manage(server.url("/ok")) as manager:
+        monkeypatch.delenv("HANDRAIL_ALLOW_PRIVATE_MCP_URLS")
+        problems = await manager.preflight([mcp_tools("far")])
+        assert [problem.severity for problem in problems] == ["error"]
+        assert "not a public address" in problems[0].message
+    assert server.seen == []
