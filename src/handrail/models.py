@@ -5,8 +5,9 @@ With ``loop``, ``responses`` and ``local.model``, this is where pydantic_ai is i
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -127,6 +128,7 @@ class _Played(Model):
     def __init__(self, player: PlayedModel) -> None:
         super().__init__()
         self._player = player
+        self._number = itertools.count(1)
 
     @property
     def model_name(self) -> str:
@@ -149,7 +151,7 @@ class _Played(Model):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         tools = [tool.name for tool in model_request_parameters.function_tools]
-        parts = list(_parts(self._player.answer(messages, tools)))
+        parts = _parts(self._player.answer(messages, tools), self._number)
         return ModelResponse(parts, usage=RequestUsage(), model_name=self._player.name, provider_name="handrail")
 
     @asynccontextmanager
@@ -164,7 +166,7 @@ class _Played(Model):
         yield WholeResponse(model_request_parameters, response)
 
 
-def _parts(turn: Any) -> list[TextPart | ToolCallPart]:
+def _parts(turn: Any, number: Iterator[int]) -> list[TextPart | ToolCallPart]:
     if isinstance(turn, str):
         return [TextPart(turn)]
     parts: list[TextPart | ToolCallPart] = []
@@ -173,5 +175,5 @@ def _parts(turn: Any) -> list[TextPart | ToolCallPart]:
             parts.append(TextPart(item))
         else:
             name, arguments, *call_id = item
-            parts.append(ToolCallPart(name, arguments, *call_id))
+            parts.append(ToolCallPart(name, arguments, call_id[0] if call_id else f"call_{next(number)}"))
     return parts

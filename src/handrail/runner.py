@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -175,11 +177,10 @@ async def prepare(
     Raises:
         PreflightError: With every problem at once.
     """
-    from handrail.models import resolve_model
-
     problems: list[Problem] = []
     toolset, found = Toolset(), None
     wanted = agent.model if model is None else model
+    finding = None if _is_at_hand(wanted) else asyncio.ensure_future(asyncio.to_thread(_find_model, wanted))
     try:
         toolset = await resolve(
             agent.tools,
@@ -192,10 +193,14 @@ async def prepare(
         )
     except PreflightError as error:
         problems += error.problems
+    except BaseException:
+        if finding is not None:
+            finding.cancel()
+        raise
     if wanted == "local" and (problem := _too_many(agent, toolset)) is not None:
         problems.append(problem)
     try:
-        found = resolve_model(wanted)
+        found = _find_model(wanted) if finding is None else await finding
     except PreflightError as error:
         problems += [
             Problem(one.code, error.message, error.hint, where=f"agent {agent.name!r}") for one in error.problems
@@ -203,6 +208,18 @@ async def prepare(
     if not problems:
         return toolset, found
     raise PreflightError(problems=problems)
+
+
+def _is_at_hand(wanted: Any) -> bool:
+    return not isinstance(wanted, str) and "handrail.loop" in sys.modules
+
+
+def _find_model(wanted: Any) -> Any:
+    """Find the model. Importing the model layer, and a provider, takes seconds: a thread does that the first time."""
+    import_module("handrail.loop")
+    from handrail.models import resolve_model
+
+    return resolve_model(wanted)
 
 
 def _too_many(agent: Agent, toolset: Toolset) -> Problem | None:

@@ -54,6 +54,9 @@ def read_object(raw: object) -> tuple[dict[str, Any], str, str | None]:
         WireError: If it is not one JSON object, is too deep or too large, repeats a key, or holds a number or a
             character that JSON cannot carry.
     """
+    if type(raw) is str and raw.startswith("{"):  # what nearly every call sends
+        value = read_json(raw)
+        return value, raw, None
     if isinstance(raw, Mapping):
         return _from_mapping(cast("Mapping[Any, Any]", raw))
     if raw is None:
