@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 import logging
 import uuid
 import weakref
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 
 from handrail.clock import SYSTEM_CLOCK, Clock, Timer
 from handrail.errors import HandrailError, ToolError
-from handrail.events import Event, PolicyDecided, ToolCallFinished, ToolCallStarted, ToolProgress
+from handrail.events import PolicyDecided, Recorder, ToolCallFinished, ToolCallStarted, ToolProgress
 from handrail.naming import did_you_mean
 from handrail.policy import (
     ALLOW,
@@ -48,8 +47,6 @@ CANCEL_GRACE = 1.0
 REMOTE_GRACE = 0.5
 """Seconds by which the gate's deadline of a server's tool is later than the connection's own, which says more."""
 
-Emit = Callable[[Event], None]
-
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -75,7 +72,7 @@ class Scope:
         policy: Decides on each call.
         approve: Asks a person; where it is None, what needs approval is refused.
         ledger: Where the labels of results go.
-        emit: Where events go.
+        recorder: Where events go; None where nobody wants them.
         clock: The time.
         run_id: The run; None outside of one.
         agent_id: The agent; None for a person or a program.
@@ -91,7 +88,7 @@ class Scope:
     policy: Policy = field(default_factory=AllowAll)
     approve: Approver | None = None
     ledger: Ledger = field(default_factory=Ledger)
-    emit: Emit | None = None
+    recorder: Recorder | None = None
     clock: Clock = SYSTEM_CLOCK
     run_id: str | None = None
     agent_id: str | None = None
@@ -101,7 +98,6 @@ class Scope:
     user: Mapping[str, Any] | None = None
     memory: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     max_calls: int | None = None
-    next_seq: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
     calls_made: int = 0
     used_ids: set[str] = field(default_factory=set[str])
 
@@ -134,11 +130,20 @@ async def call_all(tools: Mapping[str, Tool], requests: Sequence[Call], scope: S
         for flight in flights:
             flight.start()
             if sequential:
+                flight.arm()
                 await flight.result
+        if not sequential:
+            # A body that is done after its first step needs no timer, and that step cannot be interrupted anyway.
+            asyncio.get_running_loop().call_soon(_arm, flights)
         return [flight.result.result() if flight.result.done() else await flight.result for flight in flights]
     except asyncio.CancelledError:
         await _cancel(flights)
         raise
+
+
+def _arm(flights: Iterable[_Flight]) -> None:
+    for flight in flights:
+        flight.arm()
 
 
 async def _cancel(flights: Iterable[_Flight]) -> None:
@@ -151,7 +156,7 @@ class _Flight:
     """One call from its request to its result."""
 
     __slots__ = (
-        "aborted", "began", "call_id", "expired", "job", "name", "parsed", "request", "result", "scope", "stuck",
+        "aborted", "armed", "began", "body_began", "call_id", "expired", "job", "name", "parsed", "request", "result", "scope",
         "task", "timer", "token", "tool", "tools",
     )  # fmt: skip
 
@@ -169,7 +174,8 @@ class _Flight:
         self.timer: Timer | None = None
         self.token: CancelToken | None = None
         self.job: Job | None = None
-        self.expired = self.aborted = self.stuck = False
+        self.expired = self.aborted = self.armed = False
+        self.body_began: float | None = None
 
     def start(self) -> None:
         """Check the call, and start its body when nothing speaks against it."""
@@ -201,7 +207,9 @@ class _Flight:
                     retry=False,
                 )
                 return
-            self.set_timer(tool)
+            self.body_began = self.scope.clock.monotonic()
+            if self.armed:
+                self.set_timer(tool, self.body_began)
             self.emit_started(tool, parsed, decision)
             if tool.retries or tool.max_concurrency:
                 value = await self.execute(tool, parsed)
@@ -322,7 +330,7 @@ class _Flight:
         try:
             value = await self.job.future
         except asyncio.CancelledError:
-            self.stuck = POOL.abandon(self.job)
+            POOL.abandon(self.job)
             raise
         return await value if inspect.isawaitable(value) else value
 
@@ -332,31 +340,35 @@ class _Flight:
         self.token = CancelToken()
         return ToolContext(
             self.call_id, scope.run_id, scope.agent_id, scope.instance_id, tool.name, scope.deps, scope.user,
-            scope.memory, self.token, self.reporter(tool) if scope.emit is not None else None,
+            scope.memory, self.token, self.reporter(tool, scope.recorder) if scope.recorder is not None else None,
         )  # fmt: skip
 
-    def reporter(self, tool: Tool) -> Callable[[float, float | None, str | None], None]:
+    def reporter(self, tool: Tool, recorder: Recorder) -> Callable[[float, float | None, str | None], None]:
         """Turn progress into events, from whatever thread it comes."""
-        loop, scope = asyncio.get_running_loop(), self.scope
+        loop = asyncio.get_running_loop()
 
-        def emit(progress: float, total: float | None, message: str | None) -> None:
-            if scope.emit is not None and not self.result.done():
-                at = scope.clock.time()
-                scope.emit(ToolProgress(
-                    scope.run_id or "", scope.next_seq(), at, self.call_id, tool.name, progress, total, message
-                ))  # fmt: skip
+        def record(progress: float, total: float | None, message: str | None) -> None:
+            if not self.result.done():
+                recorder.record(ToolProgress, self.call_id, tool.name, progress, total, message)
 
         def report(progress: float, total: float | None, message: str | None) -> None:
             if loop.is_running():
-                loop.call_soon_threadsafe(emit, progress, total, message)
+                loop.call_soon_threadsafe(record, progress, total, message)
 
         return report
 
-    def set_timer(self, tool: Tool) -> None:
+    def arm(self) -> None:
+        """From now on the deadline is watched. It counts from when the body started."""
+        self.armed = True
+        if self.body_began is not None and self.tool is not None and not self.result.done():
+            self.set_timer(self.tool, self.body_began)
+
+    def set_timer(self, tool: Tool, began: float) -> None:
         """Start the deadline. It covers the wait for a free slot and the body, not a person's decision."""
         if tool.timeout:
             grace = REMOTE_GRACE if tool.server is not None else 0.0
-            self.timer = self.scope.clock.call_later(tool.timeout + grace, self.expire)
+            spent = self.scope.clock.monotonic() - began
+            self.timer = self.scope.clock.call_later(max(tool.timeout + grace - spent, 0.0), self.expire)
 
     def expire(self) -> None:
         """The deadline has passed: answer now, whatever the body does."""
@@ -463,30 +475,23 @@ class _Flight:
             duration,
             written.is_text,
         )
-        if scope.emit is not None:
-            scope.emit(ToolCallFinished(
-                scope.run_id or "", scope.next_seq(), now, self.call_id, self.name, label.server, code, written.wire,
-                message or None, duration, label, written.truncated,
-            ))  # fmt: skip
+        if scope.recorder is not None:
+            scope.recorder.record(
+                ToolCallFinished, self.call_id, self.name, label.server, code, written.wire, message or None, duration,
+                label, written.truncated, at=now,
+            )  # fmt: skip
         self.result.set_result(result)
 
     def emit_started(self, tool: Tool, parsed: Parsed, decision: Decision) -> None:
         """Report that the body starts, and by which rule."""
-        scope = self.scope
-        if scope.emit is not None:
-            scope.emit(ToolCallStarted(
-                scope.run_id or "", scope.next_seq(), scope.clock.time(), self.call_id, tool.name, tool.server,
-                self.shown(tool, parsed), decision.rule, parsed.repairs,
-            ))  # fmt: skip
+        if (recorder := self.scope.recorder) is not None:
+            shown = self.shown(tool, parsed)
+            recorder.record(ToolCallStarted, self.call_id, tool.name, tool.server, shown, decision.rule, parsed.repairs)
 
     def emit_decided(self, tool: Tool, decision: Decision) -> None:
         """Report that a call was not simply allowed."""
-        scope = self.scope
-        if scope.emit is not None:
-            scope.emit(PolicyDecided(
-                scope.run_id or "", scope.next_seq(), scope.clock.time(), self.call_id, tool.name, decision.verdict,
-                decision.rule, decision.reason,
-            ))  # fmt: skip
+        if (recorder := self.scope.recorder) is not None:
+            recorder.record(PolicyDecided, self.call_id, tool.name, decision.verdict, decision.rule, decision.reason)
 
     def shown(self, tool: Tool, parsed: Parsed) -> Mapping[str, Any]:
         """The arguments as they may be shown: without secrets."""

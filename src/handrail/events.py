@@ -6,11 +6,12 @@ epoch. Arguments that the schema marks as secret are never in an event.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 
+from handrail.clock import Clock
 from handrail.provenance import Label
 
 
@@ -162,6 +163,47 @@ Event: TypeAlias = (
     | RunFinished
 )
 """Any event of a run, told apart by ``type``."""
+
+
+class Recorder:
+    """The events of one run, numbered in the order in which they are recorded.
+
+    Where nobody listens, an event is only made when it is asked for: a run that is not watched does not pay for it.
+
+    Args:
+        run_id: The id that every event carries.
+        clock: Gives the time of each event.
+        on_event: Is called with each event as it happens.
+    """
+
+    __slots__ = ("_kept", "_made", "_on_event", "_run_id", "_time")
+
+    def __init__(self, run_id: str, clock: Clock, on_event: Callable[[Event], None] | None = None) -> None:
+        self._run_id = run_id
+        self._time = clock.time
+        self._on_event = on_event
+        self._kept: list[tuple[Callable[..., Event], float, tuple[Any, ...]]] = []
+        self._made: list[Event] = []
+
+    def record(self, kind: Callable[..., Event], *fields: Any, at: float | None = None) -> None:
+        """Record an event.
+
+        Args:
+            kind: Its class.
+            fields: Its fields, after those that every event has.
+            at: When it happened. Default: now.
+        """
+        self._kept.append((kind, self._time() if at is None else at, fields))
+        if self._on_event is not None:
+            self._on_event(self.events[-1])
+
+    @property
+    def events(self) -> list[Event]:
+        """All events so far, in order."""
+        for number in range(len(self._made), len(self._kept)):
+            kind, at, fields = self._kept[number]
+            self._made.append(kind(self._run_id, number, at, *fields))
+        return self._made
 
 
 @lru_cache(maxsize=1)

@@ -145,23 +145,23 @@ async def _step(
     scope: Scope,
     ask: Ask,
 ) -> ModelResponse:
-    run_id, clock = scope.run_id or "", scope.clock
-    if scope.emit is not None:
-        scope.emit(StepStarted(run_id, scope.next_seq(), clock.time(), step))
+    clock, recorder = scope.clock, scope.recorder
+    if recorder is not None:
+        recorder.record(StepStarted, step)
     began = clock.monotonic()
     try:
         response: ModelResponse = await ask(model, conversation.messages, settings, parameters, scope)
     except (ModelAPIError, UnexpectedModelBehavior, UserError, OSError) as error:
         raise _model_error(model, error) from error
     conversation.messages.append(response)
-    usage = conversation.usage = _add(conversation.usage, response)
-    if scope.emit is not None:
-        calls = sum(isinstance(part, ToolCallPart) for part in response.parts)
-        scope.emit(ModelResponded(
-            run_id, scope.next_seq(), clock.time(), step, calls, _text(response), response.usage.input_tokens,
-            response.usage.output_tokens, clock.monotonic() - began,
-        ))  # fmt: skip
-    conversation.usage = usage
+    conversation.usage = _add(conversation.usage, response)
+    if recorder is not None:
+        calls = sum(type(part) is ToolCallPart for part in response.parts)
+        usage = response.usage
+        recorder.record(
+            ModelResponded, step, calls, _text(response), usage.input_tokens, usage.output_tokens,
+            clock.monotonic() - began,
+        )  # fmt: skip
     return response
 
 
@@ -186,8 +186,8 @@ async def _ask_streaming(
     async with model.request_stream(wire, settings, parameters) as stream:
         async for event in stream:
             text = _delta(event)
-            if text and scope.emit is not None:
-                scope.emit(TextDelta(scope.run_id or "", scope.next_seq(), scope.clock.time(), text))
+            if text and scope.recorder is not None:
+                scope.recorder.record(TextDelta, text)
         return stream.get()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping
@@ -20,7 +19,7 @@ from handrail.builtins import memory_tools
 from handrail.calls import Scope
 from handrail.clock import SYSTEM_CLOCK, Clock
 from handrail.errors import HandrailError, PreflightError, Problem, RunError
-from handrail.events import Event, RunFinished, RunStarted
+from handrail.events import Event, Recorder, RunFinished, RunStarted
 from handrail.naming import did_you_mean
 from handrail.policy import AllowAll, Approver, Policy
 from handrail.provenance import Label, Ledger, call_key
@@ -58,18 +57,11 @@ class _Run:
     prompt: str
     options: RunOptions
     streaming: bool
-    on_event: Callable[[Event], None] | None
     run_id: str
     clock: Clock
     memory: MutableMapping[str, Any] | None
-    events: list[Event] = field(default_factory=list[Event])
+    recorder: Recorder
     ledger: Ledger = field(default_factory=Ledger)
-    next_seq: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
-
-    def emit(self, event: Event) -> None:
-        self.events.append(event)
-        if self.on_event is not None:
-            self.on_event(event)
 
 
 async def run(target: Agent, input: str, **options: Unpack[RunOptions]) -> RunResult:
@@ -153,7 +145,8 @@ def _new(
     memory = options.get("memory")
     own = None if memory is None else copy.deepcopy(dict(memory))
     run_id = options.get("run_id") or f"run_{uuid.uuid4().hex[:12]}"
-    return _Run(target, input, options, streaming, on_event, run_id, options.get("clock", SYSTEM_CLOCK), own)
+    clock = options.get("clock", SYSTEM_CLOCK)
+    return _Run(target, input, options, streaming, run_id, clock, own, Recorder(run_id, clock, on_event))
 
 
 async def prepare(
@@ -249,9 +242,7 @@ async def _execute(this: _Run) -> RunResult:
     history = _history(this)
     conversation = begin(this.prompt, instructions=this.agent.instructions, notes=toolset.notes, history=history)
     scope = _scope(this, model)
-    this.emit(RunStarted(
-        this.run_id, this.next_seq(), this.clock.time(), this.agent.id, model.model_name, tuple(toolset.tools)
-    ))  # fmt: skip
+    this.recorder.record(RunStarted, this.agent.id, model.model_name, tuple(toolset.tools))
     status: Status = "failed"
     failure: BaseException | None = None
     try:
@@ -284,7 +275,7 @@ def _scope(this: _Run, model: Any) -> Scope:
         policy=options.get("policy") or AllowAll(),
         approve=options.get("approve"),
         ledger=this.ledger,
-        emit=this.emit,
+        recorder=this.recorder,
         clock=this.clock,
         run_id=this.run_id,
         agent_id=this.agent.id,
@@ -294,7 +285,6 @@ def _scope(this: _Run, model: Any) -> Scope:
         user=options.get("user"),
         memory=MappingProxyType(this.memory if this.memory is not None else {}),
         max_calls=this.agent.max_calls,
-        next_seq=this.next_seq,
     )
 
 
@@ -306,10 +296,8 @@ def _finish(this: _Run, conversation: Conversation, status: Status, failure: Bas
         this.ledger.derive("output", [*earlier, *heard], label)
     usage = conversation.usage
     error = None if failure is None else f"{getattr(failure, 'code', type(failure).__name__)}: {failure}"
-    this.emit(RunFinished(
-        this.run_id, this.next_seq(), this.clock.time(), status, conversation.output, error, usage.input_tokens,
-        usage.output_tokens, None if usage.cost_usd is None else str(usage.cost_usd),
-    ))  # fmt: skip
+    cost = None if usage.cost_usd is None else str(usage.cost_usd)
+    this.recorder.record(RunFinished, status, conversation.output, error, usage.input_tokens, usage.output_tokens, cost)
     return RunResult(
         this.run_id,
         status,
@@ -318,7 +306,7 @@ def _finish(this: _Run, conversation: Conversation, status: Status, failure: Bas
         tuple(conversation.calls),
         usage,
         this.ledger,
-        tuple(this.events),
+        this.recorder,
         MappingProxyType(dict(this.memory or {})),
     )
 

@@ -8,7 +8,8 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Literal
 
-from handrail.events import Event, event_to_json
+from handrail.clock import SYSTEM_CLOCK
+from handrail.events import Event, Recorder, event_to_json
 from handrail.provenance import Entry, Ledger
 from handrail.tools import ToolResult
 
@@ -46,7 +47,7 @@ class RunResult:
         calls: The results of all tool calls, in the order in which they were asked for.
         usage: What it cost.
         provenance: Where everything came from; the answer stands under ``"output"``.
-        events: What happened, in order.
+        recorder: What happened; see ``events``.
         memory: The memory after the run.
     """
 
@@ -57,8 +58,13 @@ class RunResult:
     calls: tuple[ToolResult, ...] = ()
     usage: Usage = field(default_factory=Usage)
     provenance: Ledger = field(default_factory=Ledger)
-    events: tuple[Event, ...] = ()
+    recorder: Recorder = field(default_factory=lambda: Recorder("", SYSTEM_CLOCK))
     memory: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What happened, in order."""
+        return tuple(self.recorder.events)
 
     @property
     def tainted(self) -> bool:

@@ -55,8 +55,7 @@ def read_object(raw: object) -> tuple[dict[str, Any], str, str | None]:
             character that JSON cannot carry.
     """
     if type(raw) is str and raw.startswith("{"):  # what nearly every call sends
-        value = read_json(raw)
-        return value, raw, None
+        return read_json(raw), raw, None
     if isinstance(raw, Mapping):
         return _from_mapping(cast("Mapping[Any, Any]", raw))
     if raw is None:
@@ -87,14 +86,16 @@ def read_json(text: str) -> Any:
     if len(text) > MAX_ARGUMENT_BYTES or (len(text) * 4 > MAX_ARGUMENT_BYTES and _utf8_size(text) > MAX_ARGUMENT_BYTES):
         raise WireError(f"the text is larger than {MAX_ARGUMENT_BYTES} bytes")
     try:
-        value = from_json(text, allow_inf_nan=False)
+        value: Any = from_json(text, allow_inf_nan=False)
     except ValueError as error:
         raise WireError(f"not valid JSON: {error}") from None
     if _OVERFLOW.search(text) and (path := _non_finite(value, "")) is not None:
         raise WireError("the number is too large", path)
-    if text.count(":") != _count_keys(value):
-        _refuse_repeated_keys(text)
-    return value
+    colons = text.count(":")
+    keys = len(cast("dict[str, Any]", value)) if isinstance(value, dict) else 0
+    if colons != keys:  # as many colons as keys: none of them can be repeated
+        _refuse_repeated_keys(text, colons, value)
+    return cast("Any", value)
 
 
 def dump(value: object) -> str:
@@ -196,7 +197,10 @@ def _count_keys(value: Any) -> int:
     return 0
 
 
-def _refuse_repeated_keys(text: str) -> None:
+def _refuse_repeated_keys(text: str, colons: int, value: Any) -> None:
+    if colons == _count_keys(value):
+        return
+
     def check(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: dict[str, Any] = {}
         for key, value in pairs:
