@@ -6,6 +6,7 @@ The last line on stdout is JSON: samples in microseconds of CPU per unit, or why
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import json
 import sys
@@ -15,6 +16,9 @@ from typing import Any
 from benchmarks.contenders import ENTRIES
 from benchmarks.scenarios import SCENARIOS, Work
 from benchmarks.workload import TALLY
+
+STUCK = 240.0
+"""Seconds after which the stack goes to stderr; the parent gives up a little later."""
 
 
 async def measure(work: Work, repeats: int, budget: float) -> dict[str, Any]:
@@ -49,6 +53,7 @@ async def _batch(work: Work, *, pausing: bool) -> tuple[float, str | None]:
 
 def main(scenario: str, contender: str, repeats: str, budget: str) -> None:
     """Measure and print."""
+    faulthandler.dump_traceback_later(STUCK)
     make = SCENARIOS[scenario].work
     assert make is not None, f"{scenario} is not measured here"
     work = make(ENTRIES[contender].load())
