@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import logging
 import uuid
 import weakref
@@ -47,6 +48,7 @@ CANCEL_GRACE = 1.0
 REMOTE_GRACE = 0.5
 """Seconds by which the gate's deadline of a server's tool is later than the connection's own, which says more."""
 
+_ALLOW_ALL = AllowAll()
 _EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -85,7 +87,7 @@ class Scope:
         calls_made: How many have been let through.
     """
 
-    policy: Policy = field(default_factory=AllowAll)
+    policy: Policy = field(default_factory=lambda: _ALLOW_ALL)
     approve: Approver | None = None
     ledger: Ledger = field(default_factory=Ledger)
     recorder: Recorder | None = None
@@ -514,9 +516,13 @@ def _forget(task: asyncio.Task[None]) -> None:
         logger.warning("a body failed after its caller had given up", exc_info=error)
 
 
+_PROCESS = uuid.uuid4().hex[:8]
+_NUMBERS = itertools.count(1)
+
+
 def _distinct(given: object, used: set[str]) -> str:
     if not isinstance(given, str) or not given or given in used:
-        given = f"call_{uuid.uuid4().hex[:12]}"
+        given = f"call_{_PROCESS}{next(_NUMBERS):x}"
     used.add(given)
     return given
 

@@ -34,7 +34,8 @@ from handrail.calls import Call, Scope, call_all
 from handrail.errors import HandrailError, ModelError, RepeatedFailureError, StepLimitError
 from handrail.events import ModelResponded, StepStarted, TextDelta
 from handrail.runs import Usage
-from handrail.tools import Media, Text, ToolResult
+from handrail.schema.views import Dialect, View, view
+from handrail.tools import Media, Text, Tool, ToolResult
 from handrail.toolset import Toolset
 
 MAX_TOKENS = 4096
@@ -107,7 +108,8 @@ async def converse(
         RepeatedFailureError: If a call keeps failing in the same way.
         ModelError: If the provider fails.
     """
-    parameters = ModelRequestParameters(function_tools=definitions(toolset), allow_text_output=True)
+    views = {name: _view(tool, model.system) for name, tool in toolset.tools.items()}
+    parameters = ModelRequestParameters(function_tools=definitions(toolset, views), allow_text_output=True)
     wanted = ModelSettings(**{"max_tokens": MAX_TOKENS, **settings})  # pyright: ignore[reportArgumentType]
     instructions = _instructions(conversation)
     ask = _ask_streaming if streaming else _ask
@@ -121,7 +123,7 @@ async def converse(
             conversation.output = _text(response)
             return
         suspended = 0
-        calls = [Call(part.tool_name, part.args, part.tool_call_id) for part in requests]
+        calls = [Call(part.tool_name, _arguments(part, views), part.tool_call_id) for part in requests]
         results = await call_all(toolset.tools, calls, scope)
         conversation.calls += results
         parts = [_returned(part, result, conversation) for part, result in zip(requests, results, strict=True)]
@@ -199,17 +201,42 @@ def _delta(event: Any) -> str:
     return ""
 
 
-def definitions(toolset: Toolset) -> list[ToolDefinition]:
-    """The tools as the model layer describes them."""
+def definitions(toolset: Toolset, views: Mapping[str, View]) -> list[ToolDefinition]:
+    """The tools as the model layer describes them, each with the view of its schema that the provider takes."""
     return [
         ToolDefinition(
             name=name,
             description=tool.description,
-            parameters_json_schema=tool.parameters,
+            parameters_json_schema=views[name].schema,
             sequential=tool.sequential,
         )
         for name, tool in toolset.tools.items()
     ]
+
+
+_DIALECTS: Mapping[str, Dialect] = {
+    "anthropic": "anthropic", "bedrock": "anthropic", "google": "google", "google-gla": "google",
+    "google-vertex": "google", "google-cloud": "google",
+}  # fmt: skip
+_AS_IT_IS = frozenset({"handrail", "local", "function", "test"})
+"""Models that are no provider's, and refuse nothing."""
+
+
+def _view(tool: Tool, system: str) -> View:
+    if system in _AS_IT_IS:
+        return View(tool.parameters)
+    return view(tool.arguments.json_schema, _DIALECTS.get(system, "openai"))
+
+
+def _arguments(part: ToolCallPart, views: Mapping[str, View]) -> object:
+    """The arguments as the model sent them, under the names that the tool knows."""
+    seen = views.get(part.tool_name)
+    if seen is None or not seen.names:
+        return part.args
+    try:
+        return seen.restore(part.args_as_dict(raise_if_invalid=True))
+    except (ValueError, AssertionError):
+        return part.args  # not JSON: the gate says so
 
 
 def _returned(part: ToolCallPart, result: ToolResult, conversation: Conversation) -> ToolReturnPart:
