@@ -158,8 +158,8 @@ class _Flight:
     """One call from its request to its result."""
 
     __slots__ = (
-        "aborted", "armed", "began", "body_began", "call_id", "expired", "job", "name", "parsed", "request", "result", "scope",
-        "task", "timer", "token", "tool", "tools",
+        "aborted", "armed", "began", "body_began", "call_id", "expired", "job", "name", "parsed", "request", "result",
+        "scope", "task", "timer", "token", "tool", "tools",
     )  # fmt: skip
 
     def __init__(self, tool: Tool | None, request: Call, scope: Scope, tools: Mapping[str, Tool]) -> None:

@@ -60,7 +60,7 @@ _GOOGLE = frozenset(
     }
 )
 _GOOGLE_FORMATS = frozenset({"date-time", "enum", "int32", "int64", "float", "double"})
-_TYPE_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_TYPE_NAMES = {"str": "string", "bool": "boolean", "int": "integer", "float": "number"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ def _text_enum(node: Json) -> None:
     del node["enum"]
     listed = ", ".join(str(one) for one in members)
     node["description"] = " ".join([*([node["description"]] if node.get("description") else []), f"(one of {listed})"])
-    kinds = {_TYPE_NAMES.get(type(one)) for one in members}
+    kinds = {_TYPE_NAMES.get(type(one).__name__) for one in members}
     if "type" not in node and len(kinds) == 1 and (kind := kinds.pop()) is not None:
         node["type"] = kind
 
