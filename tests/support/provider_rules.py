@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 GOOGLE_REFUSES = {
@@ -18,8 +18,9 @@ def schemas(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every schema inside a schema, with its path."""
     if not isinstance(node, dict):
         return
-    yield path, node
-    for key, value in node.items():
+    schema = cast("dict[str, Any]", node)
+    yield path, schema
+    for key, value in schema.items():
         if key in ("properties", "patternProperties"):
             for name, item in value.items():
                 yield from schemas(item, f"{path}/{key}/{name}")
