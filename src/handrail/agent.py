@@ -130,6 +130,23 @@ class Agent:
         named = getattr(self.model, "model_name", None) or getattr(self.model, "name", None)
         return named if isinstance(named, str) else type(self.model).__name__
 
+    def replace(self, **changes: Any) -> Agent:
+        """The same agent with other fields. A list of tools replaces the agent's own, it does not add to it.
+
+        Args:
+            changes: Fields by the names that ``Agent`` takes.
+
+        Raises:
+            AgentDefinitionError: If a field is unknown, or has a value that cannot work.
+            ToolSourceError: If an entry of ``tools`` has none of the accepted forms.
+        """
+        for key in changes:
+            if key not in _FIELDS:
+                raise AgentDefinitionError(f"an agent has no field {key!r}", hint=did_you_mean(key, _FIELDS))
+        own = [self.implementations.get(getattr(source, "name", ""), source) for source in self.tools]
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS} | {"tools": own} | changes
+        return Agent(fields.pop("model"), **fields)
+
     def to_json(self) -> dict[str, Any]:
         """The agent as plain JSON data, in snake_case, with only the fields that say something.
 
