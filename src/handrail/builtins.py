@@ -22,7 +22,7 @@ def memory_tools(memory: MutableMapping[str, Any], *, writes: frozenset[str] | N
         writes: The keys that may be written; None allows every key that does not start with ``_``.
     """
 
-    def save(key: str, value: Any) -> dict[str, Any]:
+    async def save(key: str, value: Any) -> dict[str, Any]:
         """Save a value to memory under a key, for later steps.
 
         Args:

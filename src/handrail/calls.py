@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import itertools
 import logging
+import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,17 +20,19 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from handrail.clock import SYSTEM_CLOCK, Clock, Timer
-from handrail.errors import HandrailError, ToolError
+from handrail.errors import HandrailError, MCPError, ToolError
 from handrail.events import PolicyDecided, Recorder, ToolCallFinished, ToolCallStarted, ToolProgress
 from handrail.naming import did_you_mean
 from handrail.policy import (
     ALLOW,
+    VERDICTS,
     AllowAll,
     ApprovalRequest,
     Approver,
     CallRequest,
     Decision,
     Policy,
+    is_embedded,
     standing_rules,
     stricter,
 )
@@ -83,8 +86,11 @@ class Scope:
         deps: What the application passed.
         user: The run's user.
         memory: What the calls may see of the memory.
-        max_calls: How many bodies may run; None for no limit. Calls beyond it are answered without running.
-        calls_made: How many have been let through.
+        max_calls: How many bodies may run; None for no limit. Calls beyond it are answered without running. A call
+            counts once its arguments are right, also when it is refused afterwards.
+        calls_made: How many have counted.
+        used_ids: The ids of calls that came before.
+        embedded: Whether the embedded model asks, or may.
     """
 
     policy: Policy = field(default_factory=lambda: _ALLOW_ALL)
@@ -102,6 +108,10 @@ class Scope:
     max_calls: int | None = None
     calls_made: int = 0
     used_ids: set[str] = field(default_factory=set[str])
+    embedded: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.embedded = is_embedded(self.model)
 
 
 async def call(tools: Mapping[str, Tool], request: Call, scope: Scope) -> ToolResult:
@@ -126,7 +136,7 @@ async def call_all(tools: Mapping[str, Tool], requests: Sequence[Call], scope: S
     Raises:
         asyncio.CancelledError: If the caller is cancelled. Bodies that run are cancelled first.
     """
-    flights = [_Flight(tools.get(request.name), request, scope, tools) for request in requests]
+    flights = [_Flight(_known(tools, request.name), request, scope, tools) for request in requests]
     sequential = any(flight.tool is not None and flight.tool.sequential for flight in flights)
     try:
         for flight in flights:
@@ -141,6 +151,10 @@ async def call_all(tools: Mapping[str, Tool], requests: Sequence[Call], scope: S
     except asyncio.CancelledError:
         await _cancel(flights)
         raise
+
+
+def _known(tools: Mapping[str, Tool], name: object) -> Tool | None:
+    return tools.get(name) if isinstance(name, str) else None
 
 
 def _arm(flights: Iterable[_Flight]) -> None:
@@ -167,7 +181,7 @@ class _Flight:
         self.tools = tools
         self.request = request
         self.scope = scope
-        self.name = request.name
+        self.name = str(request.name)
         self.call_id = _distinct(request.call_id, scope.used_ids)
         self.result: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
         self.began = scope.clock.monotonic()
@@ -183,13 +197,24 @@ class _Flight:
         """Check the call, and start its body when nothing speaks against it."""
         tool = self.tool
         if tool is None:
-            hint = did_you_mean(str(self.name), self.tools, what="available tools")
-            self.fail("unknown_tool", f"there is no tool {str(self.name)[:80]!r}; {hint}")
+            hint = did_you_mean(self.name, self.tools, what="available tools")
+            self.fail("unknown_tool", f"there is no tool {self.name[:80]!r}; {hint}")
             return
         try:
             self.parsed = tool.arguments.parse(self.request.arguments)
         except ArgumentError as error:
             self.fail("invalid_arguments", f"invalid arguments for {tool.name}: {error.text}")
+            return
+        except Exception as error:
+            # A validator of the tool's own types raised something that is no ValueError.
+            logger.warning(
+                "the arguments of %s could not be checked (call %s)", tool.name, self.call_id, exc_info=error
+            )
+            self.fail(
+                "invalid_arguments",
+                f"the arguments for {tool.name} could not be checked (call {self.call_id})",
+                detail=f"checking them raised {_said(error)}",
+            )
             return
         if self.scope.max_calls is not None and self.scope.calls_made >= self.scope.max_calls:
             self.fail("call_limit", f"no more tool calls are allowed (limit {self.scope.max_calls})", retry=False)
@@ -229,17 +254,22 @@ class _Flight:
         except Exception as error:
             self.fail_with(tool, error)
         except BaseException as error:
+            if self.result.get_loop().is_closed():
+                raise
             self.fail("tool_error", f"{tool.name} ended the program", detail=f"the body raised {type(error).__name__}")
-            if not isinstance(error, SystemExit):
+            if isinstance(error, KeyboardInterrupt):
                 raise
         finally:
             if self.timer is not None:
                 self.timer.cancel()
+            if not self.result.done() and not self.result.get_loop().is_closed():
+                # Even where telling what happened failed, nobody waits for ever.
+                self.settle(Written(f"{tool.name} failed (call {self.call_id})", True), "tool_error")
 
     def is_plain(self, tool: Tool) -> bool:
         """Whether nobody has to be asked: the policy allows everything, and no rule can fire."""
         scope = self.scope
-        return type(scope.policy) is AllowAll and tool.needs_approval is False and scope.model != "local"
+        return type(scope.policy) is AllowAll and tool.needs_approval is False and not scope.embedded
 
     async def decide(self, tool: Tool, parsed: Parsed) -> Decision:
         """Ask the standing rules, the tool itself and the policy; the most severe answer holds."""
@@ -257,7 +287,7 @@ class _Flight:
         return await self.ask_person(tool, parsed, decision) if decision.verdict == "ask" else decision
 
     async def ask_policy(self, tool: Tool, parsed: Parsed) -> Decision:
-        """Ask the policy. One that fails denies."""
+        """Ask the policy. One that fails, or gives no decision, denies."""
         scope = self.scope
         request = CallRequest(
             tool,
@@ -269,13 +299,16 @@ class _Flight:
             scope.ledger,
         )
         try:
-            return await scope.policy.decide(request)
+            decision: object = await scope.policy.decide(request)
+            if isinstance(decision, Decision) and decision.verdict in VERDICTS:
+                return decision
+            logger.error("the policy answered %r on a call of %s, which is no decision", decision, tool.name)
         except Exception:
             logger.exception("the policy failed on a call of %s", tool.name)
-            return Decision("deny", "policy-failed", "the policy could not decide")
+        return Decision("deny", "policy-failed", "the policy could not decide")
 
     async def ask_person(self, tool: Tool, parsed: Parsed, asked: Decision) -> Decision:
-        """Ask a person, where there is one to ask. Anything but exactly True refuses."""
+        """Ask a person, where there is one to ask. Anything but exactly True refuses, and so does a failure to ask."""
         scope = self.scope
         if scope.approve is None:
             return asked
@@ -288,11 +321,16 @@ class _Flight:
             asked.rule,
             asked.reason,
         )
-        answer: Any = scope.approve(request)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        reason = "a person rejected it"
+        try:
+            answer: Any = scope.approve(request)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Exception:
+            logger.exception("asking about a call of %s failed", tool.name)
+            answer, reason = False, "nobody could be asked"
         decided = Decision("allow", f"approved:{asked.rule}") if answer is True else Decision(
-            "deny", f"rejected:{asked.rule}", "a person rejected it")  # fmt: skip
+            "deny", f"rejected:{asked.rule}", reason)  # fmt: skip
         self.emit_decided(tool, decided)
         return decided
 
@@ -347,14 +385,16 @@ class _Flight:
 
     def reporter(self, tool: Tool, recorder: Recorder) -> Callable[[float, float | None, str | None], None]:
         """Turn progress into events, from whatever thread it comes."""
-        loop = asyncio.get_running_loop()
+        loop, here = asyncio.get_running_loop(), threading.get_ident()
 
         def record(progress: float, total: float | None, message: str | None) -> None:
             if not self.result.done():
                 recorder.record(ToolProgress, self.call_id, tool.name, progress, total, message)
 
         def report(progress: float, total: float | None, message: str | None) -> None:
-            if loop.is_running():
+            if threading.get_ident() == here:
+                record(progress, total, message)
+            elif loop.is_running():
                 loop.call_soon_threadsafe(record, progress, total, message)
 
         return report
@@ -383,8 +423,12 @@ class _Flight:
         self.stop()
 
     def abort(self) -> asyncio.Task[None] | None:
-        """The caller is cancelled: stop, and give the task so that its finalisers can be waited for."""
+        """The caller is cancelled: stop, and give the task so that its finalisers can be waited for.
+
+        There is no result from here on, whatever the body still does.
+        """
         self.aborted = True
+        self.result.cancel()
         if self.timer is not None:
             self.timer.cancel()
         if self.task is None or self.task.done():
@@ -423,21 +467,26 @@ class _Flight:
     def fail_with(self, tool: Tool, error: Exception) -> None:
         """Settle the result for an exception: an author's words reach the model, a stranger's do not."""
         if isinstance(error, ToolError):
-            self.fail("tool_error", error.message, retry=error.retry)
+            self.fail("tool_error", error.message or f"{tool.name} failed", retry=error.retry)
         elif isinstance(error, HandrailError):
-            self.fail(error.code, f"{tool.name} failed: {error.model_text}", detail=str(error))
+            # Only a server's code speaks of this call; any other is that of something that the body did.
+            code = error.code if isinstance(error, MCPError) else "tool_error"
+            self.fail(code, f"{tool.name} failed: {error.model_text}", detail=str(error))
         elif isinstance(error, TooManyStuckError):
             self.fail("tool_error", f"{tool.name} cannot run now", detail=str(error), retry=False)
         else:
             logger.warning("%s raised (call %s)", tool.name, self.call_id, exc_info=error)
             text = f"{tool.name} failed with {type(error).__name__} (call {self.call_id})"
+            said = _said(error)
             if tool.expose_errors:
-                text = f"{text}: {error}"
-            self.fail("tool_error", text, detail=f"{tool.name} raised {type(error).__name__}: {error}")
+                text = f"{text}: {said.partition(': ')[2]}"
+            self.fail("tool_error", text, detail=f"{tool.name} raised {said}")
 
     def fail(self, code: str, text: str, *, detail: str = "", retry: bool = True) -> None:
         """Settle the result as an error."""
         limit = self.tool.max_result_bytes if self.tool is not None else 1 << 16
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode()  # a lone surrogate would fail in the provider's client
         wire, truncated = cut(text, limit)
         self.settle(Written(wire, True, (), truncated), code, detail or wire, retry)
 
@@ -516,6 +565,14 @@ def _forget(task: asyncio.Task[None]) -> None:
         logger.warning("a body failed after its caller had given up", exc_info=error)
 
 
+def _said(error: BaseException) -> str:
+    """An exception's type and text, also where asking for the text fails."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}: (it has no text)"
+
+
 _PROCESS = uuid.uuid4().hex[:8]
 _NUMBERS = itertools.count(1)
 
@@ -527,7 +584,7 @@ def _distinct(given: object, used: set[str]) -> str:
     return given
 
 
-_LIMITS: weakref.WeakKeyDictionary[Tool, tuple[asyncio.AbstractEventLoop, asyncio.Semaphore]] = (
+_LIMITS: weakref.WeakKeyDictionary[Tool, dict[asyncio.AbstractEventLoop, asyncio.Semaphore]] = (
     weakref.WeakKeyDictionary()
 )
 
@@ -537,8 +594,9 @@ def _limit(tool: Tool) -> asyncio.Semaphore | None:
     if not tool.max_concurrency:
         return None
     loop = asyncio.get_running_loop()
-    known = _LIMITS.get(tool)
-    if known is None or known[0] is not loop:
-        known = (loop, asyncio.Semaphore(tool.max_concurrency))
-        _LIMITS[tool] = known
-    return known[1]
+    known = _LIMITS.setdefault(tool, {})
+    if (limit := known.get(loop)) is None:
+        for gone in [one for one in list(known) if one.is_closed()]:
+            known.pop(gone, None)
+        limit = known[loop] = asyncio.Semaphore(tool.max_concurrency)
+    return limit

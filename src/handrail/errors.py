@@ -360,7 +360,7 @@ class ToolError(HandrailError):
     code = "tool_error"
 
     def __init__(self, text: str, *, retry: bool = True) -> None:
-        super().__init__(text)
+        super().__init__(str(text))
         self.retry = retry
 
     @property

@@ -6,16 +6,19 @@ epoch. Arguments that the schema marks as secret are never in an event.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 from handrail.clock import Clock
 from handrail.provenance import Label
+from handrail.values import value
+
+logger = logging.getLogger("handrail.events")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunStarted:
     """A run began: preflight found nothing in its way."""
 
@@ -28,7 +31,7 @@ class RunStarted:
     type: Literal["run_started"] = "run_started"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StepStarted:
     """The model is asked. ``step`` counts from 1."""
 
@@ -39,7 +42,7 @@ class StepStarted:
     type: Literal["step_started"] = "step_started"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TextDelta:
     """A piece of the model's answer, while it streams."""
 
@@ -50,7 +53,7 @@ class TextDelta:
     type: Literal["text_delta"] = "text_delta"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ModelResponded:
     """The model answered: with text, with ``calls`` tool calls, or with both. Durations are in seconds."""
 
@@ -66,7 +69,7 @@ class ModelResponded:
     type: Literal["model_responded"] = "model_responded"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PolicyDecided:
     """A call was not simply allowed: it was denied, or a person was asked."""
 
@@ -81,7 +84,7 @@ class PolicyDecided:
     type: Literal["policy_decided"] = "policy_decided"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToolCallStarted:
     """A tool's body starts. ``rule`` is the rule of the policy that allowed it."""
 
@@ -97,7 +100,7 @@ class ToolCallStarted:
     type: Literal["tool_call_started"] = "tool_call_started"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToolProgress:
     """A tool said how far it is."""
 
@@ -112,7 +115,7 @@ class ToolProgress:
     type: Literal["tool_progress"] = "tool_progress"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToolCallFinished:
     """A call has its one result.
 
@@ -135,7 +138,7 @@ class ToolCallFinished:
     type: Literal["tool_call_finished"] = "tool_call_finished"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunFinished:
     """A run ended. ``status`` says how; ``error`` has the code and the text of what stopped it."""
 
@@ -173,7 +176,7 @@ class Recorder:
     Args:
         run_id: The id that every event carries.
         clock: Gives the time of each event.
-        on_event: Is called with each event as it happens.
+        on_event: Is called with each event as it happens. One that raises is logged, and the run goes on.
     """
 
     __slots__ = ("_kept", "_made", "_on_event", "_run_id", "_time")
@@ -195,7 +198,10 @@ class Recorder:
         """
         self._kept.append((kind, self._time() if at is None else at, fields))
         if self._on_event is not None:
-            self._on_event(self.events[-1])
+            try:
+                self._on_event(self.events[-1])
+            except Exception:
+                logger.exception("on_event failed")
 
     @property
     def events(self) -> list[Event]:

@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior, UserError
+from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import (
     BinaryContent,
     ModelMessage,
-    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     PartDeltaEvent,
@@ -33,6 +33,7 @@ from pydantic_ai.tools import ToolDefinition
 from handrail.calls import Call, Scope, call_all
 from handrail.errors import HandrailError, ModelError, RepeatedFailureError, StepLimitError
 from handrail.events import ModelResponded, StepStarted, TextDelta
+from handrail.provenance import INTEGRITIES, SOURCES, Label
 from handrail.runs import Usage
 from handrail.schema.views import Dialect, View, view
 from handrail.tools import Media, Text, Tool, ToolResult
@@ -79,7 +80,24 @@ def begin(prompt: str, *, instructions: str, notes: Sequence[str], history: Sequ
         history: Messages of an earlier run that this one goes on from.
     """
     told = "\n\n".join([text for text in (instructions, *notes) if text]) or None
-    return Conversation([*history, ModelRequest([UserPromptPart(prompt)], instructions=told)])
+    parts = [*_unanswered(history), UserPromptPart(prompt)]
+    return Conversation([*history, ModelRequest(parts, instructions=told)])
+
+
+def _unanswered(history: Sequence[ModelMessage]) -> list[ToolReturnPart]:
+    """Answers for the calls with which a history breaks off: providers refuse a call that has none."""
+    if not history or not isinstance(history[-1], ModelResponse):
+        return []
+    return [
+        ToolReturnPart(
+            part.tool_name,
+            "the call was interrupted; it may have had an effect",
+            part.tool_call_id,
+            outcome="interrupted",
+        )
+        for part in history[-1].parts
+        if isinstance(part, ToolCallPart)
+    ]
 
 
 async def converse(
@@ -126,6 +144,11 @@ async def converse(
         calls = [Call(part.tool_name, _arguments(part, views), part.tool_call_id) for part in requests]
         results = await call_all(toolset.tools, calls, scope)
         conversation.calls += results
+        # Calls of one turn that fail alike count once: the model has had no chance yet to do something else.
+        conversation.failures.update({_failure(result) for result in results if result.code is not None})
+        if any(part.tool_call_id != result.call_id for part, result in zip(requests, results, strict=True)):
+            requests = [replace(part, tool_call_id=one.call_id) for part, one in zip(requests, results, strict=True)]
+            conversation.messages[-1] = _with_calls(response, requests)
         parts = [_returned(part, result, conversation) for part, result in zip(requests, results, strict=True)]
         conversation.messages.append(ModelRequest(parts, instructions=instructions))
         _stop_if_stuck(conversation)
@@ -153,7 +176,10 @@ async def _step(
     began = clock.monotonic()
     try:
         response: ModelResponse = await ask(model, conversation.messages, settings, parameters, scope)
-    except (ModelAPIError, UnexpectedModelBehavior, UserError, OSError) as error:
+    except (HandrailError, AssertionError):
+        raise
+    except Exception as error:
+        # Not only the model layer's own errors: a connection that breaks in mid-stream raises what its client has.
         raise _model_error(model, error) from error
     conversation.messages.append(response)
     conversation.usage = _add(conversation.usage, response)
@@ -240,8 +266,7 @@ def _arguments(part: ToolCallPart, views: Mapping[str, View]) -> object:
 
 
 def _returned(part: ToolCallPart, result: ToolResult, conversation: Conversation) -> ToolReturnPart:
-    """What the model is told of a call; its history keeps the id under which the model asked."""
-    part.tool_call_id = result.call_id
+    """What the model is told of a call. Its label goes beside it: the model does not see it, a later run does."""
     outcome = "success"
     if result.code in ("denied", "needs_approval"):
         outcome = "denied"
@@ -249,15 +274,42 @@ def _returned(part: ToolCallPart, result: ToolResult, conversation: Conversation
         outcome = "retried" if result.retry else "failed"
     content: Any = result.wire
     if result.code is not None:
-        key = (result.name, result.code, result.wire.replace(result.call_id, ""))
-        conversation.failures[key] += 1
-        if conversation.failures[key] >= WARN_AFTER:
-            content = (
-                f"{content}\n(This has failed the same way {conversation.failures[key]} times. Do not try it again.)"
-            )
+        if (times := conversation.failures[_failure(result)]) >= WARN_AFTER:
+            content = f"{content}\n(This has failed the same way {times} times. Do not try it again.)"
     elif any(isinstance(one, Media) for one in result.parts):
         content = [_content(one) for one in result.parts]
-    return ToolReturnPart(part.tool_name, content, result.call_id, outcome=outcome)
+    return ToolReturnPart(part.tool_name, content, result.call_id, outcome=outcome, metadata=_marks(result.label))
+
+
+def _failure(result: ToolResult) -> tuple[str, str, str]:
+    """What makes two failures alike: not the arguments, which a stubborn model varies, but what came of them."""
+    return result.name, result.code or "", result.wire.replace(result.call_id, "")
+
+
+def _with_calls(response: ModelResponse, calls: Sequence[ToolCallPart]) -> ModelResponse:
+    """The response with these calls in place of its own. The response itself belongs to whoever made it."""
+    waiting = iter(calls)
+    return replace(
+        response, parts=[next(waiting) if isinstance(part, ToolCallPart) else part for part in response.parts]
+    )
+
+
+def _marks(label: Label) -> dict[str, Any]:
+    return {"integrity": label.integrity, "source": label.source, "server": label.server}
+
+
+def labels(history: Sequence[ModelMessage], at: float) -> dict[str, Label]:
+    """The labels of the results in a conversation, by their calls' ids. One without a readable label is tainted."""
+    found: dict[str, Label] = {}
+    for message in history:
+        for part in message.parts:
+            if isinstance(part, ToolReturnPart):
+                marks: Any = part.metadata if isinstance(part.metadata, dict) else {}
+                server = marks.get("server") if isinstance(marks.get("server"), str) else None
+                integrity = marks["integrity"] if marks.get("integrity") in INTEGRITIES else "untrusted"
+                source = marks["source"] if marks.get("source") in SOURCES else "derived"
+                found[part.tool_call_id] = Label(source, integrity, part.tool_name, server, part.tool_call_id, at=at)
+    return found
 
 
 def _content(part: Any) -> Any:
@@ -315,8 +367,24 @@ def _model_error(model: Model, error: Exception) -> HandrailError:
             model=model.model_name,
             status=error.status_code,
         )
-    detail = (str(error) or type(error).__name__).splitlines()[0][:300]
-    return ModelError(f"the model {model.model_name} failed: {detail}", model=model.model_name)
+    return ModelError(f"the model {model.model_name} failed: {_said(error)}", model=model.model_name)
+
+
+_SECRET = re.compile(
+    r"(?P<before>://)[^/\s@]+(?=@)|(?P<name>[?&][\w.-]+=)[^&\s'\"]+|(?P<scheme>\b(?:bearer|basic)\s+)\S+|\bsk-[\w-]{8,}",
+    re.IGNORECASE,
+)
+"""What looks like a password: in an address, in its query, in a header, or a key by its usual form."""
+
+
+def _said(error: BaseException) -> str:
+    """The first line of an exception's text, without what looks like a secret."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_said(one) for one in error.exceptions)
+    if isinstance(error, ModelHTTPError):
+        return f"{error.model_name} answered with HTTP {error.status_code}"
+    line = (str(error) or type(error).__name__).splitlines()[0][:300]
+    return _SECRET.sub(lambda found: f"{found['before'] or found['name'] or found['scheme'] or ''}***", line)
 
 
 def _status_hint(status: int) -> str:
@@ -329,18 +397,4 @@ def _status_hint(status: int) -> str:
     return "the provider's message is in the cause of this error"
 
 
-def messages_to_json(messages: Sequence[Any]) -> str:
-    """Write a conversation as JSON text."""
-    return ModelMessagesTypeAdapter.dump_json(list(messages)).decode()
-
-
-def messages_from_json(text: str) -> list[ModelMessage]:
-    """Read a conversation back.
-
-    Raises:
-        pydantic.ValidationError: If the text is not a conversation.
-    """
-    return ModelMessagesTypeAdapter.validate_json(text)
-
-
-__all__ = ["Conversation", "begin", "converse", "definitions", "messages_from_json", "messages_to_json"]
+__all__ = ["Conversation", "begin", "converse", "definitions"]

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol, cast, runtime_checkable
 
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse, infer_model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
@@ -20,7 +20,7 @@ from pydantic_ai.usage import RequestUsage
 from handrail.errors import LocalModelError, ModelUnavailableError
 from handrail.responses import WholeResponse
 
-__all__ = ["Model", "PlayedModel", "Turn", "resolve_model"]
+__all__ = ["Model", "PlayedModel", "Turn", "messages_from_json", "messages_to_json", "resolve_model"]
 
 Turn = "str | Sequence[tuple[str, Any]]"
 """What a played model answers: text, or tool calls as pairs of a name and arguments."""
@@ -177,3 +177,17 @@ def _parts(turn: Any, number: Iterator[int]) -> list[TextPart | ToolCallPart]:
             name, arguments, *call_id = item
             parts.append(ToolCallPart(name, arguments, call_id[0] if call_id else f"call_{next(number)}"))
     return parts
+
+
+def messages_to_json(messages: Sequence[Any]) -> str:
+    """Write a conversation as JSON text."""
+    return ModelMessagesTypeAdapter.dump_json(list(messages)).decode()
+
+
+def messages_from_json(text: str) -> list[ModelMessage]:
+    """Read a conversation back.
+
+    Raises:
+        pydantic.ValidationError: If the text is not a conversation.
+    """
+    return ModelMessagesTypeAdapter.validate_json(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 
 Verdict: TypeAlias = Literal["allow", "ask", "deny"]
 
-_SEVERITY: Mapping[str, int] = {"allow": 0, "ask": 1, "deny": 2}
+VERDICTS: Mapping[str, int] = {"allow": 0, "ask": 1, "deny": 2}
+"""The verdicts, and how severe each is."""
+
 _READING = frozenset(
     [
         "get",
@@ -39,16 +42,14 @@ _READING = frozenset(
         "translate",
         "validate",
         "explain",
-        "resolve",
         "parse",
-        "tell",
-        "ping",
         "status",
         "what",
         "where",
         "which",
     ]
 )
+_JOINING = frozenset(["and", "or", "then"])
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*")
 
 
@@ -139,7 +140,7 @@ class AllowAll:
 
 def stricter(first: Decision, second: Decision) -> Decision:
     """The more severe of two decisions; the first where both are alike."""
-    return second if _SEVERITY[second.verdict] > _SEVERITY[first.verdict] else first
+    return second if VERDICTS[second.verdict] > VERDICTS[first.verdict] else first
 
 
 def standing_rules(tool: Tool, model: str | None) -> Decision | None:
@@ -148,7 +149,7 @@ def standing_rules(tool: Tool, model: str | None) -> Decision | None:
     The embedded model picks the wrong tool too often to be trusted with changes: what it wants to call must be known
     to read only, or a person approves it.
     """
-    if model == "local" and not reads_only(tool):
+    if is_embedded(model) and not reads_only(tool):
         return Decision(
             "ask",
             "local-model-write",
@@ -157,12 +158,23 @@ def standing_rules(tool: Tool, model: str | None) -> Decision | None:
     return None
 
 
-def reads_only(tool: Tool) -> bool:
-    """Whether a tool is known to change nothing: it says so, or its name starts with a verb of reading.
+def is_embedded(model: str | None) -> bool:
+    """Whether a model is the embedded one, or a chain of models that may fall back to it."""
+    if model is None or model == "local":
+        return model is not None
+    return model.startswith("fallback:") and "local" in re.split("[:,]", model)
 
-    What an MCP server says of its own effects does not count.
+
+def reads_only(tool: Tool) -> bool:
+    """Whether a tool is known to change nothing: it says so, or its name speaks of nothing but reading.
+
+    The name has to start with a verb of reading, and so has what follows an ``and``, an ``or`` or a ``then`` in it:
+    ``find_or_create`` does not only find. What an MCP server says of its own effects does not count.
     """
     if tool.effects is not None:
         return tool.effects <= {"read"}
     words = [word.lower() for word in _WORD.findall(tool.remote_name or tool.name)]
-    return bool(words) and words[0] in _READING
+    verbs = words[:1] + [after for word, after in pairwise(words) if word in _JOINING]
+    if words[:2] in (["check", "in"], ["check", "out"]):
+        return False
+    return bool(verbs) and all(verb in _READING for verb in verbs)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
+
+from handrail.values import value
 
 Source = Literal["builtin", "custom_tool", "mcp_tool", "tool_node", "agent_response", "derived", "retrieval"]
 """What kind of thing a value came from."""
@@ -12,10 +14,13 @@ Source = Literal["builtin", "custom_tool", "mcp_tool", "tool_node", "agent_respo
 Integrity = Literal["user", "system", "internal", "untrusted"]
 """How far the text of a value may be trusted, from the user's own words down to anybody's."""
 
+SOURCES: frozenset[str] = frozenset(get_args(Source))
+INTEGRITIES: frozenset[str] = frozenset(get_args(Integrity))
+
 _RANK: Mapping[Integrity, int] = {"user": 3, "system": 2, "internal": 1, "untrusted": 0}
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Label:
     """Where one value came from.
 
@@ -49,7 +54,7 @@ class Label:
         return self.integrity == "untrusted"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Entry:
     """One line of the ledger: a key, and the label of what stands under it."""
 
@@ -81,12 +86,12 @@ class Ledger:
     something that the newest value was made from.
     """
 
-    _entries: list[Entry] = field(default_factory=list[Entry])
+    _entries: list[tuple[str, Label]] = field(default_factory=list[tuple[str, Label]])
     _newest: dict[str, Label] = field(default_factory=dict[str, Label])
 
     def record(self, key: str, label: Label) -> None:
         """Add a label under a key."""
-        self._entries.append(Entry(key, label))
+        self._entries.append((key, label))
         self._newest[key] = label
 
     def derive(self, key: str, sources: Iterable[str], label: Label) -> Label:
@@ -140,11 +145,11 @@ class Ledger:
                 **{name: value for name, value in asdict(entry.label).items() if value not in (None, ())},
                 "tainted": entry.label.tainted,
             }
-            for entry in self._entries
+            for entry in self
         ]
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries)
+        return (Entry(key, label) for key, label in self._entries)
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -83,7 +83,7 @@ def cut(text: str, limit: int) -> tuple[str, bool]:
     if len(text) * 4 <= limit or (size := _size(text)) <= limit:
         return text, False
     mark = f"[truncated: {size} bytes in all, the middle is left out]"
-    half = max((limit - len(mark) - 4) // 2, 0)
+    half = max((limit - len(mark) - 6) // 2, 0)
     data = text.encode("utf-8", "replace")
     head = data[:half].decode("utf-8", "ignore")
     tail = data[len(data) - half :].decode("utf-8", "ignore") if half else ""
@@ -109,7 +109,7 @@ def _write_parts(tool: Tool, parts: tuple[Part, ...]) -> Written:
     for part in parts:
         if isinstance(part, Text):
             text, was_cut = cut(part.text, max(room, 256))
-            room -= len(text)
+            room -= _size(text)
             truncated |= was_cut
             kept.append(Text(text))
         else:

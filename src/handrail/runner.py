@@ -18,7 +18,7 @@ from handrail.agent import Agent
 from handrail.builtins import memory_tools
 from handrail.calls import Scope
 from handrail.clock import SYSTEM_CLOCK, Clock
-from handrail.errors import HandrailError, PreflightError, Problem, RunError
+from handrail.errors import PreflightError, Problem, RunError
 from handrail.events import Event, Recorder, RunFinished, RunStarted
 from handrail.naming import did_you_mean
 from handrail.policy import AllowAll, Approver, Policy
@@ -45,7 +45,7 @@ class RunOptions(TypedDict, total=False):
     user: Mapping[str, Any] | None
     instance_id: str | None
     run_id: str | None
-    clock: Clock
+    clock: Clock | None
     on_event: Callable[[Event], None] | None
 
 
@@ -62,6 +62,7 @@ class _Run:
     memory: MutableMapping[str, Any] | None
     recorder: Recorder
     ledger: Ledger = field(default_factory=Ledger)
+    earlier: tuple[str, ...] = ()
 
 
 async def run(target: Agent, input: str, **options: Unpack[RunOptions]) -> RunResult:
@@ -145,7 +146,7 @@ def _new(
     memory = options.get("memory")
     own = None if memory is None else copy.deepcopy(dict(memory))
     run_id = options.get("run_id") or f"run_{uuid.uuid4().hex[:12]}"
-    clock = options.get("clock", SYSTEM_CLOCK)
+    clock = options.get("clock") or SYSTEM_CLOCK
     return _Run(target, input, options, streaming, run_id, clock, own, Recorder(run_id, clock, on_event))
 
 
@@ -241,7 +242,8 @@ async def _execute(this: _Run) -> RunResult:
     )
     history = _history(this)
     conversation = begin(this.prompt, instructions=this.agent.instructions, notes=toolset.notes, history=history)
-    scope = _scope(this, model)
+    used_ids = {part.tool_call_id for one in history for part in one.parts if part.part_kind == "tool-call"}
+    scope = _scope(this, model, used_ids)
     this.recorder.record(RunStarted, this.agent.id, model.model_name, tuple(toolset.tools))
     status: Status = "failed"
     failure: BaseException | None = None
@@ -256,11 +258,9 @@ async def _execute(this: _Run) -> RunResult:
             streaming=this.streaming,
         )
         status = "completed"
-    except asyncio.CancelledError as error:
-        status, failure = "cancelled", error
-        raise
-    except HandrailError as error:
+    except BaseException as error:
         failure = error
+        status = "cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
         raise
     finally:
         result = _finish(this, conversation, status, failure)
@@ -269,7 +269,7 @@ async def _execute(this: _Run) -> RunResult:
     return result
 
 
-def _scope(this: _Run, model: Any) -> Scope:
+def _scope(this: _Run, model: Any, used_ids: set[str]) -> Scope:
     options = this.options
     return Scope(
         policy=options.get("policy") or AllowAll(),
@@ -285,17 +285,17 @@ def _scope(this: _Run, model: Any) -> Scope:
         user=options.get("user"),
         memory=MappingProxyType(this.memory if this.memory is not None else {}),
         max_calls=this.agent.max_calls,
+        used_ids=used_ids,
     )
 
 
 def _finish(this: _Run, conversation: Conversation, status: Status, failure: BaseException | None) -> RunResult:
     label = Label("agent_response", agent=this.agent.id, at=this.clock.time())
     heard = [call_key(result.call_id) for result in conversation.calls]
-    earlier = ["output"] if this.ledger.get("output") is not None else []
     if conversation.output is not None:
-        this.ledger.derive("output", [*earlier, *heard], label)
+        this.ledger.derive("output", [*this.earlier, *heard], label)
     usage = conversation.usage
-    error = None if failure is None else f"{getattr(failure, 'code', type(failure).__name__)}: {failure}"
+    error = None if failure is None else f"{getattr(failure, 'code', type(failure).__name__)}: {failure}".rstrip(": ")
     cost = None if usage.cost_usd is None else str(usage.cost_usd)
     this.recorder.record(RunFinished, status, conversation.output, error, usage.input_tokens, usage.output_tokens, cost)
     return RunResult(
@@ -313,18 +313,24 @@ def _finish(this: _Run, conversation: Conversation, status: Status, failure: Bas
 
 def _history(this: _Run) -> list[Any]:
     """The messages that the run goes on from. Their labels come along: an earlier answer is part of what is read."""
-    from handrail.loop import messages_from_json
+    from handrail.loop import labels
+    from handrail.models import messages_from_json
 
     history: Any = this.options.get("history")
     if history is None:
         return []
     if isinstance(history, RunResult):
+        messages = list(history.messages)
         for entry in history.provenance:
             this.ledger.record(entry.key, entry.label)
-        return list(history.messages)
-    if isinstance(history, str):
+    elif isinstance(history, str):
         try:
-            return messages_from_json(history)
+            messages = messages_from_json(history)
         except ValueError:
             raise PreflightError("history is not a conversation", hint="give what messages_json() gave") from None
-    raise PreflightError(f"history must be a RunResult or JSON text, not {type(history).__name__}")
+        for call_id, label in labels(messages, this.clock.time()).items():
+            this.ledger.record(call_key(call_id), label)
+    else:
+        raise PreflightError(f"history must be a RunResult or JSON text, not {type(history).__name__}")
+    this.earlier = tuple(dict.fromkeys(entry.key for entry in this.ledger))
+    return messages

@@ -77,7 +77,7 @@ class RunResult:
 
     def messages_json(self) -> str:
         """The conversation as JSON text, which ``run(history=...)`` takes back."""
-        from handrail.loop import messages_to_json
+        from handrail.models import messages_to_json
 
         return messages_to_json(self.messages)
 

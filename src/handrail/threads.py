@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -60,7 +61,8 @@ class Job:
             return
         if failure is None:
             self.future.set_result(outcome)
-        elif isinstance(failure, StopIteration | SystemExit | KeyboardInterrupt):
+        elif isinstance(failure, StopIteration | KeyboardInterrupt):
+            # A future does not take the one, and the other would end the program from a thread that cannot be asked.
             self.future.set_exception(RuntimeError(f"the body raised {type(failure).__name__}"))
         else:
             self.future.set_exception(failure)
@@ -81,6 +83,10 @@ class ThreadPool:
         self.max_threads = max_threads
         self.max_abandoned = max_abandoned
         self._idle_seconds = idle_seconds
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew without any thread, as a forked process has to: it has none of its parent's."""
         self._waiting: deque[Job] = deque()
         self._condition = threading.Condition()
         self._idle = 0
@@ -103,10 +109,7 @@ class ThreadPool:
             if self._abandoned >= self.max_abandoned:
                 raise TooManyStuckError(f"{self._abandoned} synchronous tool bodies that timed out are still running")
             self._waiting.append(job)
-            if self._idle:
-                self._condition.notify()
-            elif self._threads < self.max_threads:
-                self._start()
+            self._serve()
         return job
 
     def abandon(self, job: Job) -> bool:
@@ -125,13 +128,16 @@ class ThreadPool:
             job.abandoned = True
             self._abandoned += 1
             self._threads -= 1
-            if self._waiting and not self._idle and self._threads < self.max_threads:
-                self._start()
+            self._serve()
             return True
 
-    def _start(self) -> None:
-        self._threads += 1
-        threading.Thread(target=self._work, name="handrail-tool", daemon=True).start()
+    def _serve(self) -> None:
+        """See that a thread comes for what waits. One that was woken already counts for one body only."""
+        if len(self._waiting) <= self._idle:
+            self._condition.notify()
+        elif self._threads < self.max_threads:
+            threading.Thread(target=self._work, name="handrail-tool", daemon=True).start()
+            self._threads += 1
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
@@ -157,3 +163,6 @@ class ThreadPool:
 
 POOL = ThreadPool()
 """The threads that all tools of this process share."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=POOL.forget)

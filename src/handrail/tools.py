@@ -28,6 +28,7 @@ from handrail.schema.docstrings import read_docstring
 from handrail.schema.foreign import ForeignArguments
 from handrail.schema.output import Output, build_output
 from handrail.schema.signature import MISSING, Signature, call_target, read_signature, union_members
+from handrail.values import value
 
 __all__ = [
     "UNSET",
@@ -142,7 +143,7 @@ class RemoteResult:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ToolResult:
     """The one result of one call.
 

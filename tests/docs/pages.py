@@ -22,7 +22,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ class Block:
     Attributes:
         page: The page that it stands on.
         line: The line of its opening fence, from 1.
+        end: The line of its closing fence.
         language: The first word after the fence.
         info: The rest of that line.
         text: What is between the fences.
@@ -50,6 +51,7 @@ class Block:
 
     page: Path
     line: int
+    end: int
     language: str
     info: str
     text: str
@@ -69,7 +71,7 @@ class Block:
     @property
     def reason(self) -> str | None:
         """Why it does not run."""
-        return _attribute(self.info, "reason")
+        return _attribute(self.info, "reason") or _attribute(self.info, "no-run")
 
     @property
     def place(self) -> str:
@@ -82,9 +84,20 @@ class Block:
         lines = [line.strip() for line in self.text.splitlines()]
         return [line[2:].removeprefix(" ") for line in lines if line.startswith("#>")]
 
+    @property
+    def commands(self) -> list[tuple[str, list[str]]]:
+        """The commands of a console block, each with the lines below it."""
+        found: list[tuple[str, list[str]]] = []
+        for line in self.text.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            elif found:
+                found[-1][1].append(line.rstrip())
+        return found
+
 
 def _attribute(info: str, name: str) -> str | None:
-    found = re.search(rf'\b{name}="([^"]*)"', info)
+    found = re.search(rf'(?<![\w-]){name}="([^"]*)"', info)
     return found[1] if found else None
 
 
@@ -104,7 +117,7 @@ def blocks(page: Path) -> list[Block]:
                 start, lines = number, []
         elif line.strip() == opened["marks"]:
             text = "\n".join(lines)
-            found.append(Block(page, start, opened["language"], opened["info"].strip(), text))
+            found.append(Block(page, start, number, opened["language"], opened["info"].strip(), text))
             opened = None
         else:
             lines.append(line.removeprefix(opened["indent"]))
@@ -134,10 +147,23 @@ def anchors(page: Path) -> set[str]:
     return {match["id"] or _slug(match["text"]) for match in found if match is not None}
 
 
-def headings(page: Path) -> list[str]:
-    """The texts of the headings of a page, without marks."""
-    found = (_HEADING.match(line) for line in prose(page).splitlines())
-    return [match["text"].replace("`", "") for match in found if match is not None]
+def sections(page: Path, *, level: int) -> dict[str, str]:
+    """The sections under headings of one level, by their headings, with their blocks and deeper sections."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    marks = ""
+    for line in page.read_text("utf-8").splitlines():
+        fence, heading = _FENCE.match(line), _HEADING.match(line)
+        if marks:
+            marks = "" if line.strip() == marks else marks
+        elif fence is not None:
+            marks = fence["marks"]
+        elif heading is not None and (depth := len(line) - len(line.lstrip("#"))) <= level:
+            current = found.setdefault(heading["text"].replace("`", ""), []) if depth == level else None
+            continue
+        if current is not None:
+            current.append(line)
+    return {heading: "\n".join(lines) for heading, lines in found.items()}
 
 
 def links(page: Path) -> list[str]:
@@ -175,13 +201,13 @@ class Program:
         code = compile(source, str(block.page), "exec", flags=flags, dont_inherit=True)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            coroutine: Any = eval(code, self._module.__dict__)  # noqa: S307 - our own pages
+            coroutine: Any = eval(code, self._module.__dict__)
             if coroutine is not None:
                 self._runner.run(coroutine)
         return printed.getvalue().splitlines()
 
     @contextlib.contextmanager
-    def importable(self) -> Iterator[None]:
+    def importable(self) -> Generator[None]:
         """Let pydantic and dataclasses find the module that the blocks live in."""
         sys.modules["docs_page"] = self._module
         try:
@@ -191,7 +217,7 @@ class Program:
 
 
 @contextlib.contextmanager
-def program(directory: Path) -> Iterator[Program]:
+def program(directory: Path) -> Generator[Program]:
     """Make a program that runs in a directory of its own."""
     before = Path.cwd()
     os.chdir(directory)

@@ -1,6 +1,7 @@
 """The command line: parse, call the library, print.
 
-    targets    what ``file.py[:name]`` stands for
+    loading    the file or module that a target names
+    targets    what is in it: an agent or tools, and the servers beside them
     screen     the payload on stdout, everything else on stderr, and what an error exits with
     values     ``key=value`` arguments, read by a tool's schema
     approval   asking a person about a call
@@ -53,7 +54,9 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(_COMMANDS.items()))
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in _COMMANDS:
             ctx.fail(f"there is no command {args[0]!r}; {did_you_mean(args[0], _COMMANDS, what='commands')}")
         return super().resolve_command(ctx, args)

@@ -13,7 +13,7 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from enum import IntEnum
 from typing import Any, Concatenate, ParamSpec, TextIO
 
@@ -23,7 +23,7 @@ from rich.text import Text
 
 from handrail.errors import DefinitionError, HandrailError, MCPError, PreflightError, Problem, ToolDeniedError
 
-__all__ = ["Exit", "Screen", "clean", "error_json", "one_line", "screened", "short"]
+__all__ = ["Exit", "Screen", "clean", "error_json", "one_line", "problem_json", "screened", "short"]
 
 WIDTH = 100
 """Columns where the output is no terminal that has a width of its own."""
@@ -129,8 +129,14 @@ class Screen:
         self._stdout.flush()
 
     def render(self, renderable: RenderableType) -> None:
-        """Print a table or the like as the payload."""
-        self._console(self._stdout).print(renderable)
+        """Print a table or the like as the payload; without padding and styles where no terminal shows it."""
+        encoding = getattr(self._stdout, "encoding", None) or ""
+        if self._stdout.isatty() and encoding.lower().startswith("utf"):
+            self._console(self._stdout).print(renderable)
+            return
+        file = io.StringIO()
+        self._console(file).print(renderable)
+        self.text("\n".join(line.rstrip() for line in file.getvalue().rstrip("\n").split("\n")))
 
     def note(self, text: str | Text, style: str = "") -> None:
         """Say something beside the payload. A plain string must be clean."""
@@ -156,7 +162,7 @@ class Screen:
         return exit_code(error)
 
     @contextlib.contextmanager
-    def guarded(self) -> Iterator[None]:
+    def guarded(self) -> Generator[None]:
         """Keep stdout for the payload: whatever else is printed, by a tool for example, goes to stderr."""
         with contextlib.redirect_stdout(self.err.file):
             yield
@@ -195,9 +201,7 @@ def _outcome(screen: Screen, work: Callable[[], Exit]) -> Exit:
             return work()
     except HandrailError as error:
         return screen.fail(error)
-    except (OSError, click.ClickException, click.exceptions.Exit, click.Abort) as error:
-        if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
-            return _unexpected(screen, error)
+    except (BrokenPipeError, click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except Exception as error:
         return _unexpected(screen, error)
@@ -213,10 +217,3 @@ def _unexpected(screen: Screen, error: Exception) -> Exit:
 
 def _escape(char: str) -> str:
     return f"\\x{ord(char):02x}" if ord(char) < 0x100 else f"\\u{ord(char):04x}"
-
-
-def capture(renderable: RenderableType, width: int = WIDTH) -> str:
-    """A renderable as plain text."""
-    file = io.StringIO()
-    Console(file=file, width=width, markup=False, emoji=False, highlight=False).print(renderable)
-    return file.getvalue()

@@ -65,7 +65,7 @@ def _read_object(text: str | None) -> dict[str, Any]:
     except ValueError as error:
         raise click.UsageError(f"--args is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise click.UsageError("--args must be a JSON object, such as '{\"key\": \"value\"}'")
+        raise click.UsageError('--args must be a JSON object, such as \'{"key": "value"}\'')
     return cast("dict[str, Any]", value)
 
 
@@ -86,10 +86,13 @@ def _read(text: str, schema: Json, root: Json) -> Any:
     if "string" not in types:
         return value
     # "5" for a parameter that takes a number or text is the number; "5" for text or a list is the text.
-    matching = [name for name in types if name in _TYPES and isinstance(value, _TYPES[name])]
+    return value if not isinstance(value, str) and any(_fits(value, name) for name in types) else text
+
+
+def _fits(value: object, name: str) -> bool:
     if isinstance(value, bool):
-        matching = [name for name in matching if name == "boolean"]
-    return value if matching and matching != ["string"] else text
+        return name in ("boolean", "any")
+    return name == "any" or isinstance(value, _TYPES.get(name, ()))
 
 
 def _types(schema: Json, root: Json, seen: frozenset[str]) -> Iterator[str]:
@@ -115,7 +118,10 @@ def _types(schema: Json, root: Json, seen: frozenset[str]) -> Iterator[str]:
 
 
 def _follow(reference: str, root: Json) -> Json:
-    here: object = root
+    here = root
     for step in reference.removeprefix("#/").split("/"):
-        here = cast("Json", here).get(step.replace("~1", "/").replace("~0", "~")) if isinstance(here, Mapping) else None
-    return cast("Json", here) if isinstance(here, Mapping) else {}
+        inner: object = here.get(step.replace("~1", "/").replace("~0", "~"))
+        if not isinstance(inner, Mapping):
+            return {}
+        here = cast("Json", inner)
+    return here

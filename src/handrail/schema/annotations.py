@@ -6,16 +6,23 @@ tool cheap; anything else goes through pydantic. A test holds the two ways equal
 
 from __future__ import annotations
 
+import collections.abc
+import enum
+import math
 import sys
 import types
 import typing
+import weakref
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Union, cast, get_args, get_origin, is_typeddict
+from typing import Any, Literal, NamedTuple, Union, cast, get_args, get_origin
 
 import typing_extensions
+from pydantic.errors import PydanticSchemaGenerationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema
 from pydantic_core import core_schema as cs
+
+from handrail.schema.strict import INTEGER_TEXT, NUMBER_TEXT, closes, flag_mask, json_forms, key_texts
 
 Json = dict[str, Any]
 
@@ -90,7 +97,8 @@ class SchemaGenerator(GenerateJsonSchema):
     """Pydantic's generator, told what a tool's schema needs.
 
     Titles made up from field names are left out. Objects that do not say otherwise are closed, as validation treats
-    them. A set takes a list with repetitions, as validation does. Integer keys of a mapping are described.
+    them. A set takes a list with repetitions, as validation does. Keys of a mapping that are not plain text are
+    described as they are written, and what no JSON value can be is refused.
     """
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - as in the base class
@@ -101,15 +109,15 @@ class SchemaGenerator(GenerateJsonSchema):
 
     def typed_dict_schema(self, schema: cs.TypedDictSchema) -> JsonSchemaValue:
         """Describe a TypedDict, closed unless it says otherwise."""
-        return _closed(super().typed_dict_schema(schema), schema.get("extra_behavior"), schema.get("config"))
+        return _closed(super().typed_dict_schema(schema), schema)
 
     def model_schema(self, schema: cs.ModelSchema) -> JsonSchemaValue:
         """Describe a model, closed unless it says otherwise."""
-        return _closed(super().model_schema(schema), None, schema.get("config"))
+        return _closed(super().model_schema(schema), schema)
 
     def dataclass_schema(self, schema: cs.DataclassSchema) -> JsonSchemaValue:
         """Describe a dataclass, closed unless it says otherwise."""
-        return _closed(super().dataclass_schema(schema), None, schema.get("config"))
+        return _closed(super().dataclass_schema(schema), schema)
 
     def set_schema(self, schema: cs.SetSchema) -> JsonSchemaValue:
         """Describe a set: a list in which an item may be repeated."""
@@ -120,89 +128,170 @@ class SchemaGenerator(GenerateJsonSchema):
         return self._repeatable(super().frozenset_schema(schema))
 
     def dict_schema(self, schema: cs.DictSchema) -> JsonSchemaValue:
-        """Describe a mapping, with a pattern for keys that must be integers."""
-        json = super().dict_schema(schema)
-        if schema.get("keys_schema", {}).get("type") == "int":
-            json.setdefault("propertyNames", {"pattern": r"^-?(0|[1-9][0-9]*)$"})
+        """Describe a mapping, and how its keys are written where they are not plain text."""
+        return self._keyed(super().dict_schema(schema), schema)
+
+    def ordered_dict_schema(self, schema: Any) -> JsonSchemaValue:
+        """Describe an ordered mapping as a mapping."""
+        return self._keyed(super().ordered_dict_schema(schema), schema)
+
+    def counter_schema(self, schema: Any) -> JsonSchemaValue:
+        """Describe a counter as a mapping."""
+        return self._keyed(super().counter_schema(schema), schema)
+
+    def enum_schema(self, schema: cs.EnumSchema) -> JsonSchemaValue:
+        """Describe an enum by its values, each once, and a flag by the sums that it takes."""
+        json = super().enum_schema(schema)
+        if issubclass(schema["cls"], enum.Flag):
+            return {key: value for key, value in json.items() if key != "enum"} | _flag_schema(schema["cls"])
+        if "enum" in json:
+            json["enum"] = json_forms(schema["cls"].__members__.values())
         return json
+
+    def callable_schema(self, schema: cs.CallableSchema) -> JsonSchemaValue:
+        """Refuse a callable: no JSON value is one."""
+        return self.handle_invalid_for_json_schema(schema, "a callable")
+
+    def is_subclass_schema(self, schema: cs.IsSubclassSchema) -> JsonSchemaValue:
+        """Refuse a class: no JSON value is one."""
+        return self.handle_invalid_for_json_schema(schema, "a class")
 
     def _repeatable(self, json: JsonSchemaValue) -> JsonSchemaValue:
         if self.mode == "validation":
             json.pop("uniqueItems", None)
         return json
 
+    def _keyed(self, json: JsonSchemaValue, schema: Any) -> JsonSchemaValue:
+        if (names := self._key_names(schema.get("keys_schema"))) is not None:
+            json["propertyNames"] = names
+        return json
 
-def _closed(json: JsonSchemaValue, extra: str | None, config: Any) -> JsonSchemaValue:
-    said: Any = extra or cast("Json", config or {}).get("extra_fields_behavior")
-    if said is None and json.get("type") == "object" and "additionalProperties" not in json:
+    def _key_names(self, keys: Any) -> JsonSchemaValue | None:
+        core = self._innermost(keys)
+        kind = core.get("type")
+        if kind in ("int", "float", "bool"):
+            return dict(_KEY_NAMES[kind])
+        if kind in ("literal", "enum"):
+            values = core.get("expected") or core["cls"].__members__.values()
+            return None if all(isinstance(form, str) for form in json_forms(values)) else {"enum": key_texts(values)}
+        if kind in _NEVER_KEYS:
+            self.handle_invalid_for_json_schema(keys, "a mapping whose keys cannot be written as text")
+        return None
+
+    def _innermost(self, core: Any) -> Json:
+        node: Json = core or {}
+        while True:
+            if node.get("type") == "definition-ref":
+                node = self._definitions_by_ref.get(node["schema_ref"]) or {}
+            elif isinstance(node.get("schema"), dict):
+                node = node["schema"]
+            else:
+                return node
+
+    def generate(self, schema: Any, mode: Any = "validation") -> JsonSchemaValue:
+        """Describe a core schema, leaving out bounds and defaults that are no JSON numbers."""
+        node = cast("Json", schema)
+        definitions: list[Json] = node["definitions"] if node.get("type") == "definitions" else []
+        self._definitions_by_ref: Json = {one["ref"]: one for one in definitions}
+        return _without_non_finite(super().generate(schema, mode))
+
+
+_KEY_NAMES: dict[str, Json] = {
+    "int": {"pattern": INTEGER_TEXT},
+    "float": {"pattern": NUMBER_TEXT},
+    "bool": {"enum": ["true", "false"]},
+}
+_NEVER_KEYS = frozenset(
+    {"dataclass", "dict", "frozenset", "list", "model", "named-tuple", "none", "set", "tuple", "typed-dict"}
+)
+
+
+def _flag_schema(kind: type[enum.Flag]) -> Json:
+    mask = flag_mask(kind)
+    sums: Json = {"type": "integer", "minimum": 0, "maximum": mask}
+    if mask & (mask + 1) and mask < 256:
+        sums = {"type": "integer", "enum": [number for number in range(mask + 1) if not number & ~mask]}
+    return {**sums, "description": "A sum of " + ", ".join(f"{one.value} ({one.name})" for one in kind)}
+
+
+def _closed(json: JsonSchemaValue, core: Any) -> JsonSchemaValue:
+    if json.get("type") == "object" and "additionalProperties" not in json and closes(core):
         json["additionalProperties"] = False
     return json
 
 
-def says_extra(core: Any) -> bool:
-    """Tell whether some model inside a core schema states itself what to do with unknown keys."""
-    if isinstance(core, dict):
-        node = cast("dict[str, Any]", core)
-        config = node.get("config")
-        if node.get("type") in ("model", "dataclass", "typed-dict", "model-fields") and (
-            "extra_behavior" in node or (isinstance(config, dict) and "extra_fields_behavior" in config)
-        ):
-            return True
-        return any(says_extra(item) for key, item in node.items() if key not in ("metadata", "cls", "config"))
-    if isinstance(core, list | tuple):
-        return any(says_extra(item) for item in cast("list[Any]", core))
-    return False
-
-
-def mentions(core: Any, kind: str) -> bool:
-    """Tell whether a core schema of that type occurs inside a core schema."""
-    if isinstance(core, dict):
-        node = cast("dict[str, Any]", core)
-        return node.get("type") == kind or any(
-            mentions(item, kind) for key, item in node.items() if key not in ("metadata", "cls", "config")
-        )
-    return isinstance(core, list | tuple) and any(mentions(item, kind) for item in cast("list[Any]", core))
+def _without_non_finite(json: Any) -> Any:
+    if isinstance(json, dict):
+        items = cast("Json", json).items()
+        return {
+            key: _without_non_finite(value)
+            for key, value in items
+            if not (isinstance(value, float) and not math.isfinite(value))
+        }
+    return [_without_non_finite(item) for item in cast("list[Any]", json)] if isinstance(json, list) else json
 
 
 def portable(annotation: Any) -> Any:
-    """Replace what pydantic refuses on this Python version by an equal that it takes.
+    """Replace what pydantic refuses by an equal that it takes.
 
     Before Python 3.12 pydantic cannot read a ``typing.TypedDict``; the one of ``typing_extensions`` it can.
     """
-    if sys.version_info >= (3, 12):
-        return annotation
-    if is_typeddict(annotation):
+    if annotation is typing_extensions.LiteralString:
+        return str
+    if sys.version_info < (3, 12) and typing_extensions.is_typeddict(annotation):
         return _portable_typeddict(annotation)
     origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is collections.abc.Generator:
+        raise PydanticSchemaGenerationError(f"Unable to generate pydantic-core schema for {annotation}")
     if origin is None or origin is Literal or not arguments:
         return annotation
+    if origin is typing.Annotated:
+        inner = portable(arguments[0])
+        return annotation if inner is arguments[0] else typing.Annotated[(inner, *annotation.__metadata__)]
     replaced = tuple(portable(argument) for argument in arguments)
     if all(new is old for new, old in zip(replaced, arguments, strict=True)):
         return annotation
     if origin is types.UnionType:
         return Union[replaced]  # noqa: UP007 - a union of run-time values
-    if origin is typing.Annotated:
-        return typing.Annotated[(portable(arguments[0]), *annotation.__metadata__)]
-    return origin[replaced] if not hasattr(annotation, "copy_with") else annotation.copy_with(replaced)
+    return annotation.copy_with(replaced) if hasattr(annotation, "copy_with") else origin[replaced]
 
 
-_PORTABLE: dict[Any, Any] = {}
+_PORTABLE: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 def _portable_typeddict(annotation: Any) -> Any:
-    if type(annotation) is type(typing_extensions.TypedDict("_Probe", {})):  # pyright: ignore[reportGeneralTypeIssues]
-        return annotation
-    if annotation not in _PORTABLE:
-        hints = typing.get_type_hints(annotation, include_extras=True)
-        optional: frozenset[str] = annotation.__optional_keys__
-        fields = {
-            name: typing_extensions.NotRequired[portable(hint)] if name in optional else portable(hint)
-            for name, hint in hints.items()
-        }
-        make: Any = typing_extensions.TypedDict
-        made = make(annotation.__name__, fields)
-        made.__doc__, made.__module__ = annotation.__doc__, annotation.__module__
-        if (config := getattr(annotation, "__pydantic_config__", None)) is not None:
-            made.__pydantic_config__ = config
-        _PORTABLE[annotation] = made
-    return _PORTABLE[annotation]
+    if annotation in _PORTABLE:
+        return _PORTABLE[annotation]
+    made = cast("Any", typing_extensions.TypedDict)(annotation.__name__, {})
+    _PORTABLE[annotation] = made  # before its fields, which may speak of it
+    fields = typeddict_fields(annotation)
+    made.__annotations__ = {
+        name: portable(hint) if required else typing_extensions.NotRequired[portable(hint)]
+        for name, (hint, required) in fields.items()
+    }
+    made.__required_keys__ = frozenset(name for name, (_, required) in fields.items() if required)
+    made.__optional_keys__ = frozenset(fields) - made.__required_keys__
+    made.__doc__, made.__module__ = annotation.__doc__, annotation.__module__
+    for name in ("__pydantic_config__", "__closed__", "__extra_items__"):
+        if (value := getattr(annotation, name, None)) is not None:
+            setattr(made, name, value)
+    return made
+
+
+def typeddict_fields(annotation: Any) -> dict[str, tuple[Any, bool]]:
+    """The fields of a TypedDict: the type of each, and whether it is required.
+
+    Annotations written as text keep ``Required`` and ``NotRequired`` from Python, so they are looked at here.
+    """
+    fields: dict[str, tuple[Any, bool]] = {}
+    for name, hint in typing_extensions.get_type_hints(annotation, include_extras=True).items():
+        required = name in annotation.__required_keys__
+        while (origin := get_origin(hint)) in _QUALIFIERS:
+            required = origin in _REQUIRED or (required and origin is typing_extensions.ReadOnly)
+            hint = get_args(hint)[0]
+        fields[name] = (hint, required)
+    return fields
+
+
+_REQUIRED = (typing.Required, typing_extensions.Required)
+_QUALIFIERS = (*_REQUIRED, typing.NotRequired, typing_extensions.NotRequired, typing_extensions.ReadOnly)

@@ -5,31 +5,27 @@ from __future__ import annotations
 import copy
 import dataclasses
 import inspect
-import math
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple, cast
 
-from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic import BaseModel, PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, SchemaError, SchemaValidator, from_json, to_json
 from pydantic_core import core_schema as cs
 
 from handrail.errors import ToolDefinitionError
-from handrail.naming import did_you_mean
-from handrail.schema.annotations import Json, SchemaGenerator, mentions, plain, portable, says_extra
-from handrail.schema.signature import ABSENT, MISSING, Parameter
-from handrail.schema.wire import WireError, exact_numbers, join, read_json, read_object
+from handrail.schema.annotations import Json, SchemaGenerator, plain, portable
+from handrail.schema.repair import explain, repair
+from handrail.schema.signature import ABSENT, MISSING, Parameter, visible_names
+from handrail.schema.strict import strict_validator
+from handrail.schema.wire import WireError, exact_numbers, read_object
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
-_MUTABLE = (list, dict, set, bytearray, BaseModel)
-_CONTAINERS = {
-    "list_type", "tuple_type", "set_type", "frozen_set_type", "dict_type", "mapping_type", "iterable_type",
-    "model_type", "model_attributes_type", "dataclass_type", "named_tuple_type", "arguments_type",
-}  # fmt: skip
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
+_MUTABLE = (list, dict, set, tuple, deque, bytearray, BaseModel)
+_POSITIONAL_ALONE = (inspect.Parameter.POSITIONAL_ONLY,)
 
 
 class ArgumentError(ValueError):
@@ -73,8 +69,6 @@ class Arguments:
     parameters: tuple[Parameter, ...]
     json_schema: Json
     _core: CoreSchema
-    # True: one switch closes every object inside; False: some object decides itself; None: nothing inside to close.
-    _closed: bool | None
     _validator: SchemaValidator | None = None
 
     @cached_property
@@ -87,6 +81,16 @@ class Arguments:
     @cached_property
     def _renamed(self) -> dict[str, str]:
         return {parameter.key: parameter.name for parameter in self.parameters if parameter.key != parameter.name}
+
+    @cached_property
+    def _reserved(self) -> frozenset[str]:
+        """Names that further keyword arguments must not have: the call would take them for something else."""
+        for parameter in self.parameters:
+            if parameter.kind is _KWARGS:
+                keys = {one.key for one in self.parameters}
+                names = {one.name for one in self.parameters if one.kind not in (_KWARGS, *_POSITIONAL_ALONE)}
+                return (parameter.reserved | names) - keys
+        return frozenset()
 
     @cached_property
     def _copied(self) -> tuple[Parameter, ...]:
@@ -105,14 +109,15 @@ class Arguments:
     def validator(self) -> SchemaValidator:
         """The validator, built at the first call."""
         if self._validator is None:
-            self._validator = SchemaValidator(self._core)
+            self._validator = strict_validator(self._core)
         return self._validator
 
     @cached_property
     def secret_keys(self) -> frozenset[str]:
         """Keys whose values are passwords: they never reach an event."""
         properties: dict[str, Any] = self.json_schema.get("properties", {})
-        return frozenset(key for key, value in properties.items() if _is_secret(value))
+        definitions: Json = self.json_schema.get("$defs", {})
+        return frozenset(key for key, value in properties.items() if _is_secret(value, definitions, frozenset()))
 
     def parse(self, raw: object) -> Parsed:
         """Read, check and convert the arguments of one call.
@@ -124,56 +129,37 @@ class Arguments:
             ArgumentError: If the tool does not take them.
         """
         try:
-            sent, text, repair = read_object(raw)
+            sent, text, repaired = read_object(raw)
         except WireError as error:
             raise ArgumentError(str(error)) from None
-        repairs = [repair] if repair and self.parameters else []
+        repairs = [repaired] if repaired and self.json_schema["properties"] else []
+        if self._reserved and (taken := self._reserved & sent.keys()):
+            raise ArgumentError("; ".join(f"{key}: unknown argument" for key in sorted(taken)))
         try:
-            values = self._validate(text)
+            values = self.validator.validate_json(text)
         except ValidationError as error:
             text = self._repaired(sent, error, repairs)
-            values = self._revalidate(text)
+            try:
+                values = self.validator.validate_json(text)
+            except ValidationError as reason:
+                raise ArgumentError(self._explain(reason, from_json(text))) from None
         if (path := exact_numbers(text, values)) is not None:
             raise ArgumentError(f"{path}: the number has more digits than can be kept; send it as text")
         return self._bind(sent, values, tuple(repairs))
 
-    def _validate(self, text: str) -> dict[str, Any]:
-        if self._closed is not False:
-            return self.validator.validate_json(text, strict=True, extra="forbid" if self._closed else None)
-        values = self.validator.validate_json(text, strict=True)
-        self._refuse_stray_keys(text)
-        return values
-
-    def _refuse_stray_keys(self, text: str) -> None:
-        """Where one model takes unknown keys and another does not, no single switch of pydantic can say so."""
-        from handrail.schema.foreign import first_error
-
-        if (problem := first_error(self.json_schema, from_json(text))) is not None:
-            raise ArgumentError(problem)
-
-    def _revalidate(self, text: str) -> dict[str, Any]:
-        try:
-            return self._validate(text)
-        except ValidationError as error:
-            raise ArgumentError(self._explain(error)) from None
-
     def _repaired(self, sent: dict[str, Any], error: ValidationError, repairs: list[str]) -> str:
         """Repair what has only one meaning for its type; where nothing can be repaired, say what is wrong."""
-        fixed = copy.deepcopy(sent)
         required: Sequence[str] = self.json_schema.get("required", ())
-        changed = False
-        for problem in error.errors(include_url=False, include_context=False):
-            changed |= _repair(fixed, problem["loc"], problem["type"], problem["input"], required, repairs)
-        if not changed:
-            raise ArgumentError(self._explain(error))
+        fixed = repair(sent, error, required, repairs)
+        if fixed is None:
+            raise ArgumentError(self._explain(error, sent))
         return to_json(fixed).decode()
 
     def _bind(self, sent: dict[str, Any], values: dict[str, Any], repairs: tuple[str, ...]) -> Parsed:
         if not self._needs_defaults:
             return Parsed(sent, (), values, repairs)
-        for key, name in self._renamed.items():
-            if key in values:
-                values[name] = values.pop(key)
+        if self._renamed:
+            values = {self._renamed.get(key, key): value for key, value in values.items()}
         for parameter in self.parameters:
             if parameter.name in values or parameter.default is MISSING or parameter.default is ABSENT:
                 continue
@@ -189,8 +175,8 @@ class Arguments:
                 positional.append(values.pop(parameter.name))
         return Parsed(sent, tuple(positional), values, repairs)
 
-    def _explain(self, error: ValidationError) -> str:
-        return explain(error, [parameter.key for parameter in self.parameters])
+    def _explain(self, error: ValidationError, sent: Any) -> str:
+        return explain(error, sent, [one.key for one in self.parameters if one.kind is not _KWARGS])
 
 
 def build_arguments(parameters: tuple[Parameter, ...], descriptions: Mapping[str, str], *, label: str) -> Arguments:
@@ -206,18 +192,18 @@ def build_arguments(parameters: tuple[Parameter, ...], descriptions: Mapping[str
     """
     _refuse_equal_keys(parameters, label)
     built = _build_plain(parameters) or _build_with_pydantic(parameters, label)
-    core, schema, closed = built
+    core, schema = built
     properties: Json = schema.setdefault("properties", {})
     for parameter in parameters:
         if (described := properties.get(parameter.key)) is not None and parameter.kind is not _KWARGS:
             _annotate(described, parameter, descriptions.get(parameter.name))
-    return Arguments(parameters, schema, core, closed)
+    return Arguments(parameters, schema, core)
 
 
 _KWARGS = inspect.Parameter.VAR_KEYWORD
 
 
-def _build_plain(parameters: tuple[Parameter, ...]) -> tuple[CoreSchema, Json, bool | None] | None:
+def _build_plain(parameters: tuple[Parameter, ...]) -> tuple[CoreSchema, Json] | None:
     fields: dict[str, cs.TypedDictField] = {}
     properties: Json = {}
     required: list[str] = []
@@ -235,7 +221,7 @@ def _build_plain(parameters: tuple[Parameter, ...]) -> tuple[CoreSchema, Json, b
     if required:
         schema["required"] = required
     schema["additionalProperties"] = False
-    return cs.typed_dict_schema(fields, extra_behavior="forbid"), schema, None
+    return cs.typed_dict_schema(fields, extra_behavior="forbid"), schema
 
 
 class _Carrier:
@@ -252,8 +238,6 @@ class _Carrier:
             if parameter.kind is _KWARGS:
                 extras = handler.generate_schema(annotation)
                 continue
-            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-                annotation = list[annotation]
             needed = parameter.default is MISSING and parameter.kind is not inspect.Parameter.VAR_POSITIONAL
             fields[parameter.key] = cs.typed_dict_field(handler.generate_schema(annotation), required=needed)
         if extras is None:
@@ -261,36 +245,27 @@ class _Carrier:
         return cs.typed_dict_schema(fields, extra_behavior="allow", extras_schema=extras)
 
 
-def _build_with_pydantic(parameters: tuple[Parameter, ...], label: str) -> tuple[CoreSchema, Json, bool | None]:
+def _build_with_pydantic(parameters: tuple[Parameter, ...], label: str) -> tuple[CoreSchema, Json]:
     try:
-        core, schema = _describe(parameters)
+        return _describe(parameters)
     except Exception as error:
         raise _undescribable(parameters, label, error) from None
-    closed = not any(parameter.kind is _KWARGS for parameter in parameters) and not _says_extra_inside(core)
-    return core, schema, closed
 
 
 def _describe(parameters: tuple[Parameter, ...]) -> tuple[CoreSchema, Json]:
     adapter = TypeAdapter[Any](Annotated[dict[str, Any], _Carrier(parameters)])
-    core = adapter.core_schema
+    if not adapter.pydantic_complete:  # a class inside speaks of a name that is local to where the tool is defined
+        adapter.rebuild(force=True, _types_namespace=visible_names())
     schema = adapter.json_schema(schema_generator=SchemaGenerator, mode="validation")
     if "$ref" in schema:
         schema = _inline_root(schema)
     schema.setdefault("properties", {})
-    return core, schema
+    return adapter.core_schema, schema
 
 
 def _inline_root(schema: Json) -> Json:
     name = schema["$ref"].rpartition("/")[2]
     return {**schema["$defs"][name], **{key: value for key, value in schema.items() if key != "$ref"}}
-
-
-def _says_extra_inside(core: CoreSchema) -> bool:
-    """The outermost object always states its own behaviour; what matters is whether a model inside does."""
-    node = cast("dict[str, Any]", core)
-    if node.get("type") == "definitions":
-        return says_extra(node.get("definitions")) or _says_extra_inside(node["schema"])
-    return says_extra(node.get("fields")) or says_extra(node.get("extras_schema"))
 
 
 def _undescribable(parameters: tuple[Parameter, ...], label: str, error: Exception) -> ToolDefinitionError:
@@ -299,21 +274,32 @@ def _undescribable(parameters: tuple[Parameter, ...], label: str, error: Excepti
             _describe((parameter,))
         except Exception as reason:
             return ToolDefinitionError(
-                f"{label}: the parameter {parameter.name!r} cannot be described as JSON: {_reason(reason)}",
+                f"{label}: the parameter {parameter.name!r} cannot be described as JSON: {undescribable(reason)}",
                 hint="use a type with a JSON form, such as str, list[str], a dataclass or a pydantic model; "
                 "a value that the application supplies belongs into ToolContext.deps",
             )
-    return ToolDefinitionError(f"{label}: its parameters cannot be described as JSON: {_reason(error)}")
+    return ToolDefinitionError(f"{label}: its parameters cannot be described as JSON: {undescribable(error)}")
 
 
-def _reason(error: Exception) -> str:
+def undescribable(error: Exception) -> str:
+    """Say in one line why pydantic cannot describe a type."""
     if isinstance(error, RecursionError):
         return "it nests too deep"
-    if isinstance(error, PydanticInvalidForJsonSchema | PydanticSchemaGenerationError | PydanticUserError):
-        return str(error.message).splitlines()[0]
+    if isinstance(error, PydanticUndefinedAnnotation):
+        return f"its annotations name {error.name!r}, which is not defined"
     if isinstance(error, SchemaError):
         return "pydantic refuses its constraints"
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    if isinstance(error, PydanticUserError):
+        said = str(error.message).splitlines()[0].partition(". Set `arbitrary_types_allowed")[0]
+        return _UNKNOWN.sub("there is no JSON form of ", said)
+    if isinstance(error, KeyError) or not str(error):
+        return "it is not a type"
+    return str(error).splitlines()[0]
+
+
+_UNKNOWN = re.compile(
+    r"^(Unable to generate pydantic-core schema for|Cannot generate a JsonSchema for( core_schema\.)?) ?"
+)
 
 
 def _refuse_equal_keys(parameters: tuple[Parameter, ...], label: str) -> None:
@@ -331,6 +317,8 @@ def _annotate(described: Json, parameter: Parameter, said: str | None) -> None:
         described["description"] = text
     if parameter.default is MISSING or parameter.default is ABSENT or "default" in described:
         return
+    if _is_secret(described, {}, frozenset()):
+        return
     try:
         described["default"] = from_json(to_json(parameter.default, inf_nan_mode="constants"), allow_inf_nan=False)
     except Exception:
@@ -341,107 +329,19 @@ def _is_dataclass(value: object) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def _is_secret(schema: Any) -> bool:
+def _is_secret(schema: Any, definitions: Json, above: frozenset[str]) -> bool:
+    """Whether something inside of a value is a password: then the whole of it is."""
+    if isinstance(schema, list):
+        return any(_is_secret(item, definitions, above) for item in cast("list[Any]", schema))
     if not isinstance(schema, dict):
         return False
-    node = cast("dict[str, Any]", schema)
-    return bool(node.get("writeOnly")) or any(_is_secret(one) for one in node.get("anyOf", ()))
-
-
-def _repair(
-    arguments: dict[str, Any],
-    location: tuple[int | str, ...],
-    kind: str,
-    sent: Any,
-    required: Sequence[str],
-    repairs: list[str],
-) -> bool:
-    """Change one value in place where its type leaves only one reading. Tells whether it did."""
-    holder, path = _holder(arguments, location)
-    if holder is None or not location:
-        return False
-    key = location[-1]
-    if sent is None and len(location) == 1 and key not in required and kind != "missing":
-        del holder[key]
-        repairs.append(f"{path}: null for an optional argument: left out")
+    node = cast("Json", schema)
+    if node.get("writeOnly") is True:
         return True
-    value = _reading(kind, sent)
-    if value is ABSENT:
-        return False
-    holder[key] = value
-    repairs.append(f"{path}: {_said(sent)} read as {_said(value)}")
-    return True
+    name = str(node.get("$ref", "")).rpartition("/")[2]
+    if name and name not in above and _is_secret(definitions.get(name), definitions, above | {name}):
+        return True
+    return any(_is_secret(item, definitions, above) for item in node.values())
 
 
-def _holder(arguments: dict[str, Any], location: tuple[int | str, ...]) -> tuple[Any, str]:
-    """Walk to what holds the value at a location; None where the location leads through a union's member."""
-    node: Any = arguments
-    path = ""
-    for i, key in enumerate(location):
-        if not _has(node, key):
-            return None, path
-        path = join(path, key)
-        if i == len(location) - 1:
-            return node, path
-        node = node[key]
-    return None, path
-
-
-def _has(node: Any, key: int | str) -> bool:
-    if isinstance(node, dict):
-        return key in node
-    return isinstance(node, list) and isinstance(key, int) and key < len(cast("list[Any]", node))
-
-
-def _reading(kind: str, sent: Any) -> Any:
-    if isinstance(sent, str):
-        return _reading_of_text(kind, sent)
-    if kind in ("int_type", "int_from_float") and isinstance(sent, float):
-        return int(sent) if sent.is_integer() and abs(sent) < 2**53 else ABSENT
-    return ABSENT
-
-
-def _reading_of_text(kind: str, text: str) -> Any:
-    if kind in _CONTAINERS:
-        try:
-            value = read_json(text)
-        except WireError:
-            return ABSENT
-        return cast("Any", value) if isinstance(value, dict | list) else ABSENT
-    if kind in ("int_type", "int_parsing", "float_type", "float_parsing") and _NUMBER.fullmatch(text):
-        whole = "." not in text
-        if kind.startswith("int"):
-            return int(text) if whole and len(text) < 4000 else ABSENT
-        number = float(text)
-        exact = math.isfinite(number) and (not whole or int(number) == int(text))
-        return number if exact else ABSENT
-    if kind in ("bool_type", "bool_parsing") and text in ("true", "false"):
-        return text == "true"
-    return ABSENT
-
-
-def _said(value: object) -> str:
-    kinds = {"str": "text", "bool": "a boolean", "int": "an integer", "float": "a number", "list": "a list"}
-    return kinds.get(type(value).__name__, "an object")
-
-
-def explain(error: ValidationError, known: Sequence[str]) -> str:
-    """Say what is wrong with arguments: each field, and what it takes, without the values that were sent."""
-    lines: list[str] = []
-    for problem in error.errors(include_url=False, include_input=False, include_context=True):
-        path = ""
-        for key in problem["loc"]:
-            path = join(path, key)
-        if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-            name = str(problem["loc"][-1])
-            hint = f"; {did_you_mean(name, known, what='accepted')}" if len(problem["loc"]) == 1 else ""
-            accepted = f" (accepted: {', '.join(known)})" if "did you mean" in hint else ""
-            lines.append(f"{path}: unknown argument{hint}{accepted}")
-        elif problem["type"] in ("missing", "missing_argument"):
-            lines.append(f"{path}: required, and missing")
-        else:
-            lines.append(f"{path}: {problem['msg']}")
-    return "; ".join(dict.fromkeys(lines))
-
-
-__all__ = ["ArgumentError", "Arguments", "Parsed", "build_arguments", "explain", "mentions"]
+__all__ = ["ArgumentError", "Arguments", "Parsed", "build_arguments", "undescribable"]

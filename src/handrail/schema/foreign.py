@@ -142,12 +142,12 @@ def _dialect(schema: Json) -> Any:
     return cast("Any", validators).validator_for(schema, default=Draft202012Validator)
 
 
-def first_error(schema: Json, value: Any) -> str | None:
+def first_error(schema: Json, value: Any, *, root: str = "the arguments") -> str | None:
     """Check a value against a schema; say what is wrong first, without repeating the value."""
-    return _first_problem(make_validator(schema), value)
+    return _first_problem(make_validator(schema), value, root)
 
 
-def _first_problem(validator: Any, value: Any) -> str | None:
+def _first_problem(validator: Any, value: Any, root: str = "the arguments") -> str | None:
     try:
         error = next(iter(validator.iter_errors(value)), None)
     except RecursionError:
@@ -158,10 +158,10 @@ def _first_problem(validator: Any, value: Any) -> str | None:
         return None
     from jsonschema import exceptions
 
-    return _say(cast("Any", exceptions).best_match([error]) or error)
+    return _say(cast("Any", exceptions).best_match([error]) or error, root)
 
 
-def _say(error: Any) -> str:
+def _say(error: Any, root: str) -> str:
     path = ""
     for key in error.absolute_path:
         path = join(path, key)
@@ -176,7 +176,7 @@ def _say(error: Any) -> str:
             f"{join(path, name)}: unknown argument; {did_you_mean(name, known, what='accepted')}" for name in stray
         )
     expected = to_json(error.validator_value, fallback=str).decode()
-    return f"{path or 'the arguments'}: does not match {error.validator}: {expected[:200]}"
+    return f"{path or root}: does not match {error.validator}: {expected[:200]}"
 
 
 def _copy(schema: object, label: str) -> Json:

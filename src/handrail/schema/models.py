@@ -8,7 +8,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from handrail.errors import ToolDefinitionError
+from handrail.schema.annotations import portable
 from handrail.schema.arguments import Arguments, Parsed, build_arguments
+from handrail.schema.repair import explain
 from handrail.schema.signature import MISSING, Parameter
 
 __all__ = ["ModelArguments"]
@@ -25,9 +27,9 @@ class ModelArguments(Arguments):
                 f"{label}: input={model!r} does not describe an object",
                 hint="give a pydantic model, a dataclass, a TypedDict or a JSON Schema of an object",
             )
-        core = TypeAdapter[Any](model).core_schema
-        super().__init__((), schema, core, True if inner._closed else None)
-        self._fields = tuple(schema.get("properties", ()))
+        schema.setdefault("properties", {})
+        super().__init__((), schema, TypeAdapter[Any](portable(model)).core_schema)
+        self._fields = tuple(schema["properties"])
 
     def parse(self, raw: object) -> Parsed:
         """Read and check the arguments of one call; see ``Arguments.parse``."""
@@ -37,10 +39,8 @@ class ModelArguments(Arguments):
     def _bind(self, sent: dict[str, Any], values: Any, repairs: tuple[str, ...]) -> Parsed:
         return Parsed(sent, (), values, repairs)
 
-    def _explain(self, error: ValidationError) -> str:
-        from handrail.schema.arguments import explain
-
-        return explain(error, self._fields)
+    def _explain(self, error: ValidationError, sent: Any) -> str:
+        return explain(error, sent, self._fields)
 
 
 def _whole(model: Any) -> Parameter:

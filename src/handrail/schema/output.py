@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, cast
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator, from_json, to_json
 
 from handrail.errors import ToolDefinitionError
 from handrail.schema.annotations import Json, SchemaGenerator, plain, portable
-from handrail.schema.arguments import explain
+from handrail.schema.arguments import undescribable
 from handrail.schema.foreign import first_error, import_output_schema
-from handrail.schema.signature import MISSING, described
-from handrail.schema.wire import WireError, check_finite, dump
+from handrail.schema.repair import explain
+from handrail.schema.signature import MISSING, described, visible_names
+from handrail.schema.strict import result_validator, strict_validator
+from handrail.schema.wire import WireError, check_finite, check_keys, dump, fallback
 from handrail.schema.wire import explain as explain_dump
 
 
@@ -55,16 +58,23 @@ class TypedOutput(Output):
 
     def __init__(self, annotation: Any, *, label: str) -> None:
         self._annotation = portable(described(annotation)[0])
-        self._adapter: TypeAdapter[Any] | None = None
         known = plain(self._annotation)
         self.json_schema = known.json if known is not None else self._describe(label)
 
-    @property
-    def adapter(self) -> TypeAdapter[Any]:
-        """Pydantic's adapter for the declared type, built when first needed."""
-        if self._adapter is None:
-            self._adapter = TypeAdapter(self._annotation)
-        return self._adapter
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        adapter = TypeAdapter[Any](self._annotation)
+        if not adapter.pydantic_complete:
+            adapter.rebuild(force=True, _types_namespace=visible_names())
+        return adapter
+
+    @cached_property
+    def _of_type(self) -> SchemaValidator:
+        return result_validator(self._adapter.core_schema)
+
+    @cached_property
+    def _of_json(self) -> SchemaValidator:
+        return strict_validator(self._adapter.core_schema)
 
     def write(self, value: Any) -> str:
         """Check a result against the declared type and give its JSON text.
@@ -76,34 +86,36 @@ class TypedOutput(Output):
             OutputError: If it does not match, or has no JSON form.
         """
         try:
-            self.adapter.validator.validate_python(value, strict=True)
+            checked = self._of_type.validate_python(value, strict=True)
         except ValidationError as error:
-            value = self._from_json_form(value, error)
+            checked = self._from_json_form(value, error)
         try:
-            text = self.adapter.serializer.to_json(value, by_alias=True, warnings=False).decode()
+            serializer = self._adapter.serializer
+            text = serializer.to_json(checked, by_alias=True, warnings=False, fallback=fallback).decode()
             if "null" in text or "NaN" in text or "Infinity" in text:
-                check_finite(self.adapter.serializer.to_python(value, warnings=False), text)
+                check_finite(serializer.to_python(checked, warnings=False), text)
+            check_keys(checked, text)
         except WireError as error:
             raise OutputError(str(error)) from None
         except (ValueError, TypeError, RecursionError) as error:
-            raise OutputError(str(explain_dump(value, error))) from None
+            raise OutputError(str(explain_dump(checked, error))) from None
         return text
 
     def _from_json_form(self, value: Any, error: ValidationError) -> Any:
+        text = super().write(value)
         try:
-            return self.adapter.validator.validate_json(dump(value), strict=True)
-        except WireError as reason:
-            raise OutputError(str(reason)) from None
+            return self._of_json.validate_json(text)
         except ValidationError as reason:
             first = error if isinstance(value, str | int | float | bool | None) else reason
-            raise OutputError(f"the result does not match the output schema: {explain(first, ())}") from None
+            said = explain(first, from_json(text), (), root="the whole")
+            raise OutputError(f"the result does not match the output schema: {said}") from None
 
     def _describe(self, label: str) -> Json:
         try:
-            return self.adapter.json_schema(schema_generator=SchemaGenerator, mode="serialization")
+            return self._adapter.json_schema(schema_generator=SchemaGenerator, mode="serialization")
         except Exception as error:
             raise ToolDefinitionError(
-                f"{label}: the return annotation cannot be described as JSON: {str(error).splitlines()[0]}",
+                f"{label}: the return annotation cannot be described as JSON: {undescribable(error)}",
                 hint="return a type with a JSON form, or leave the annotation out",
             ) from None
 
@@ -122,7 +134,7 @@ class ForeignOutput(Output):
             OutputError: If it does not match, or has no JSON form.
         """
         text = super().write(value)
-        if (problem := first_error(self._schema, from_json(text))) is not None:
+        if (problem := first_error(self._schema, from_json(text), root="the whole")) is not None:
             raise OutputError(f"the result does not match the output schema: {problem}")
         return text
 
@@ -137,7 +149,7 @@ def build_output(declared: Any, *, label: str) -> Output:
     Raises:
         ToolDefinitionError: If the type cannot be described, or the schema is not valid.
     """
-    if declared is MISSING or declared is Any or declared is object:
+    if declared is MISSING or declared is Any or declared is object or declared is BaseModel:
         return Output()
     if isinstance(declared, Mapping):
         return ForeignOutput(cast("Mapping[str, Any]", declared), label=label)

@@ -17,6 +17,7 @@ import typing_extensions
 from pydantic.fields import FieldInfo
 
 from handrail.errors import ToolDefinitionError
+from handrail.schema.annotations import typeddict_fields
 
 MISSING: Any = inspect.Parameter.empty
 """No default, or no annotation. Compare by identity."""
@@ -42,6 +43,7 @@ class Parameter:
         default: The default, or ``MISSING``.
         kind: Of ``inspect.Parameter``.
         description: What an annotation says of it; None where it says nothing.
+        reserved: For ``**kwargs``: names that the call fills in otherwise, so that the model must not.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Parameter:
     default: Any
     kind: inspect._ParameterKind
     description: str | None = None
+    reserved: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,12 +98,22 @@ def read_signature(fn: Callable[..., Any], *, is_context: Callable[[Any], bool],
     hints = _hints(fn, label)
     filled = _filled_by_partial(fn)
     raw = [parameter for parameter in signature.parameters.values() if parameter.name not in filled]
-    method = bool(raw) and raw[0].name in ("self", "cls") and raw[0].name not in hints and _lives_in_class(fn)
-    contexts = [parameter for parameter in raw if is_context(hints.get(parameter.name, MISSING))]
+    for parameter in raw:  # a decorator may have written a signature of its own
+        if parameter.name not in hints and not isinstance(parameter.annotation, str):
+            hints[parameter.name] = parameter.annotation
+    if raw and hasattr(fn, "registry") and hasattr(fn, "dispatch"):  # functools.singledispatch looks at a position
+        raw[0] = raw[0].replace(kind=inspect.Parameter.POSITIONAL_ONLY)
+    method = bool(raw) and raw[0].name in ("self", "cls") and hints[raw[0].name] is MISSING and _lives_in_class(fn)
+    contexts = [parameter for parameter in raw if is_context(hints[parameter.name])]
     if len(contexts) > 1:
         names = " and ".join(repr(parameter.name) for parameter in contexts)
         raise ToolDefinitionError(f"{label}: both {names} are annotated ToolContext", hint="keep one of them")
-    parameters = _parameters(raw[1:] if method else raw, hints, contexts, label, untyped=_is_lambda(fn))
+    if contexts and contexts[0].kind in _STARS:
+        raise ToolDefinitionError(
+            f"{label}: {_starred(contexts[0])!r} is annotated ToolContext", hint="write it without the star"
+        )
+    reserved = filled | {parameter.name for parameter in contexts} | _bound_name(fn)
+    parameters = _parameters(raw[1:] if method else raw, hints, contexts, reserved, label, untyped=_is_lambda(fn))
     context = contexts[0] if contexts else None
     return Signature(
         tuple(parameters),
@@ -141,6 +154,7 @@ def _parameters(
     raw: list[inspect.Parameter],
     hints: dict[str, Any],
     contexts: list[inspect.Parameter],
+    reserved: set[str],
     label: str,
     *,
     untyped: bool,
@@ -153,13 +167,13 @@ def _parameters(
             annotation = Any
         if annotation is MISSING:
             raise ToolDefinitionError(_untyped(parameter, label), hint=_untyped_hint(parameter))
-        if parameter.kind is inspect.Parameter.VAR_KEYWORD and get_origin(annotation) is typing_extensions.Unpack:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and get_origin(annotation) in _UNPACK:
             yield from _unpacked(get_args(annotation)[0])
         else:
-            yield _parameter(parameter, annotation)
+            yield _parameter(parameter, annotation, reserved)
 
 
-def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
+def _parameter(parameter: inspect.Parameter, annotation: Any, reserved: set[str]) -> Parameter:
     default = parameter.default
     if isinstance(default, FieldInfo):
         annotation, default = Annotated[annotation, default], _field_default(default)
@@ -169,22 +183,24 @@ def _parameter(parameter: inspect.Parameter, annotation: Any) -> Parameter:
         default = next((found for field in fields if (found := _field_default(field)) is not MISSING), MISSING)
     alias = next((found for field in fields if (found := field.validation_alias or field.alias)), None)
     key = alias if isinstance(alias, str) else parameter.name
-    return Parameter(parameter.name, key, annotation, default, parameter.kind, text)
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        annotation = get_args(annotation)[0] if get_origin(annotation) in _UNPACK else list[annotation]
+        return Parameter(parameter.name, key, annotation, ABSENT, parameter.kind, text)
+    held = frozenset(reserved) if parameter.kind is inspect.Parameter.VAR_KEYWORD else frozenset[str]()
+    return Parameter(parameter.name, key, annotation, default, parameter.kind, text, held)
 
 
 def _field_default(field: FieldInfo) -> Any:
-    return MISSING if field.is_required() else field.get_default(call_default_factory=True, validated_data={})
+    if field.default_factory is not None:
+        return ABSENT  # pydantic makes one for every call
+    return MISSING if field.is_required() else field.get_default()
 
 
 def _unpacked(typed_dict: Any) -> Iterator[Parameter]:
     """``**kwargs: Unpack[TD]`` stands for one keyword parameter for each key of ``TD``."""
-    hints = typing.get_type_hints(typed_dict, include_extras=True)
-    required: frozenset[str] = typed_dict.__required_keys__
-    for name, hint in hints.items():
-        while get_origin(hint) in (typing_extensions.Required, typing_extensions.NotRequired):
-            hint = get_args(hint)[0]
+    for name, (hint, required) in typeddict_fields(typed_dict).items():
         annotation, text = described(hint)
-        default = MISSING if name in required else ABSENT
+        default = MISSING if required else ABSENT
         yield Parameter(name, name, annotation, default, inspect.Parameter.KEYWORD_ONLY, text)
 
 
@@ -196,11 +212,11 @@ def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
             return typing.get_type_hints(target, localns=names, include_extras=True)
         except NameError as error:
             if names is None:
-                names = _visible_names(target)
+                names = visible_names(getattr(target, "__globals__", None)) | _nonlocals(target)
                 continue
             raise ToolDefinitionError(
                 f"{label}: an annotation names {error.name or str(error)!r}, which is not defined",
-                hint="import it outside `if TYPE_CHECKING:`, or define it before the tool",
+                hint="import it outside `if TYPE_CHECKING:`, or define it at module level before the tool",
             ) from None
         except TypeError as error:
             if not callable(target) or not hasattr(target, "__annotations__"):
@@ -210,21 +226,28 @@ def _hints(fn: Callable[..., Any], label: str) -> dict[str, Any]:
             raise ToolDefinitionError(f"{label}: an annotation cannot be read ({error})") from None
 
 
-def _visible_names(target: Callable[..., Any]) -> dict[str, Any]:
-    """Names that annotations written as text may mean: closures, and locals of the calls under way in the module."""
+def visible_names(module: object = None) -> dict[str, Any]:
+    """Names that annotations written as text may mean: the locals of the calls under way.
+
+    Args:
+        module: The globals of a module, to look at its calls only. Default: at all but Handrail's.
+    """
     found: dict[str, Any] = {}
-    module = getattr(target, "__globals__", None)
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_globals is module:
-            for name, value in frame.f_locals.items():
-                found.setdefault(name, value)
+        here = frame.f_globals
+        ours = str(here.get("__name__", "")).startswith("handrail.")
+        if (here is module or (module is None and not ours)) and frame.f_locals is not here:
+            found = {**frame.f_locals, **found}
         frame = frame.f_back
-    try:
-        found.update(inspect.getclosurevars(target).nonlocals)
-    except (TypeError, ValueError):
-        pass
     return found
+
+
+def _nonlocals(target: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return dict(inspect.getclosurevars(target).nonlocals)
+    except (TypeError, ValueError):
+        return {}
 
 
 def _refuse_generators(fn: Callable[..., Any], label: str) -> None:
@@ -243,6 +266,15 @@ def _filled_by_partial(fn: Callable[..., Any]) -> set[str]:
         filled |= set(fn.keywords)
         fn = cast("Callable[..., Any]", fn.func)
     return filled
+
+
+def _bound_name(fn: Callable[..., Any]) -> set[str]:
+    """The name under which a bound method already has its instance."""
+    while isinstance(fn, functools.partial):
+        fn = cast("Callable[..., Any]", fn.func)
+    bound = fn if inspect.ismethod(fn) else getattr(fn, "__call__", None)  # noqa: B004 - for its parameters
+    code = getattr(getattr(bound, "__func__", None), "__code__", None)
+    return {code.co_varnames[0]} if code is not None and code.co_argcount else set()
 
 
 def _innermost(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -270,15 +302,22 @@ def _unwrap_awaitable(annotation: Any) -> Any:
     return annotation
 
 
+_UNPACK = (typing.Unpack, typing_extensions.Unpack)
+_STARS = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+
+def _starred(parameter: inspect.Parameter) -> str:
+    return f"{_STARS.get(parameter.kind, '')}{parameter.name}"
+
+
 def _untyped(parameter: inspect.Parameter, label: str) -> str:
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
-    return f"{label}: the parameter '{stars.get(parameter.kind, '')}{parameter.name}' has no annotation"
+    return f"{label}: the parameter '{_starred(parameter)}' has no annotation"
 
 
 def _untyped_hint(parameter: inspect.Parameter) -> str:
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         return f"write **{parameter.name}: str to take any further text arguments, or leave it out"
-    return f"write {parameter.name}: str, or another type that says what the model may send"
+    return f"write {_starred(parameter)}: str, or another type that says what the model may send"
 
 
 def union_members(annotation: Any) -> tuple[Any, ...]:

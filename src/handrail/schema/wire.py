@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
+import os
 import re
-from collections.abc import Mapping
+from collections import UserString, deque
+from collections.abc import Mapping, MappingView, Sequence, Set
+from datetime import tzinfo
 from decimal import Decimal
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, cast
@@ -106,14 +110,15 @@ def dump(value: object) -> str:
     Raises:
         WireError: If some part of the value has none. It names the path.
     """
-    if isinstance(value, GeneratorType | AsyncGeneratorType):
-        raise WireError("a generator has no JSON form")
+    if isinstance(value, _STREAMS):
+        raise WireError(f"{_kind(cast('object', value))} has no JSON form")
     try:
-        data = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=_fallback)
+        data = to_json(value, by_alias=True, inf_nan_mode="constants", fallback=fallback)
         text = data.decode()
     except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
         raise explain(value, error) from None
     check_finite(value, text)
+    check_keys(value, text)
     return text
 
 
@@ -133,6 +138,19 @@ def check_finite(value: object, text: str) -> None:
             from_json(text, allow_inf_nan=False)
         except ValueError:
             raise WireError("some number in it is not finite (NaN or infinity)") from None
+
+
+def check_keys(value: object, text: str) -> None:
+    """Refuse a mapping in which two keys have one text, such as ``{1: "a", "1": "b"}``.
+
+    Raises:
+        WireError: If the text of the value repeats a key. It names the path.
+    """
+    if "{" not in text or isinstance(value, str):
+        return
+    plain = from_json(text)
+    if len(to_json(plain)) < len(text.encode()) and (path := _repeated(value, "")) is not None:
+        raise WireError("two keys have the same text", path)
 
 
 def explain(value: object, error: Exception) -> WireError:
@@ -226,24 +244,51 @@ def _non_finite(value: Any, path: str, depth: int = 0) -> str | None:
 def _children(value: Any) -> list[tuple[object, Any]]:
     if isinstance(value, Mapping):
         return list(cast("Mapping[object, Any]", value).items())
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple | set | frozenset | deque):
         return list(enumerate(cast("list[Any]", value)))
     if isinstance(value, BaseModel):
         return [*value, *(value.model_extra or {}).items()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value)]
-    return []
+    if isinstance(value, str | bytes | bytearray):
+        return []
+    try:
+        plain = fallback(value)
+    except Exception:
+        return []
+    return _children(plain) if type(plain) in (dict, list) else []
+
+
+def _repeated(value: Any, path: str, depth: int = 0) -> str | None:
+    if depth > MAX_DEPTH:
+        return None
+    children = _children(value)
+    if isinstance(value, Mapping):
+        texts = [_key_text(key) for key, _ in children]
+        for key in texts:
+            if texts.count(key) > 1:
+                return join(path, key)
+    for key, item in children:
+        if (found := _repeated(item, join(path, key), depth + 1)) is not None:
+            return found
+    return None
+
+
+def _key_text(key: object) -> str:
+    return next(iter(from_json(to_json({key: None}))))
 
 
 def _first_unserialisable(value: Any, path: str, above: set[int]) -> WireError | None:
-    if isinstance(value, GeneratorType | AsyncGeneratorType):
-        return WireError("a generator has no JSON form", path)
+    if isinstance(value, _STREAMS):
+        return WireError(f"{_kind(cast('object', value))} has no JSON form", path)
     children = _children(value)
     if not children:
         return _unserialisable_leaf(value, path)
     if id(value) in above or len(above) > MAX_DEPTH:
         return WireError("it refers to itself, or nests too deep", path)
     for key, item in children:
+        if isinstance(key, str) and not _is_text(key):
+            return WireError("a key with a lone surrogate has no JSON form", path)
         if (found := _first_unserialisable(item, join(path, key), above | {id(value)})) is not None:
             return found
     return _unserialisable_leaf(value, path)
@@ -251,19 +296,51 @@ def _first_unserialisable(value: Any, path: str, above: set[int]) -> WireError |
 
 def _unserialisable_leaf(value: Any, path: str) -> WireError | None:
     try:
-        to_json(value, by_alias=True, fallback=_fallback).decode()
+        to_json(value, by_alias=True, fallback=fallback).decode()
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
-        what = "bytes that are not UTF-8" if isinstance(value, bytes | bytearray) else f"a {type(value).__name__}"
-        if isinstance(value, str):
-            what = "text with a lone surrogate"
-        return WireError(f"{what} has no JSON form", path)
+        return WireError(f"{_kind(value)} has no JSON form", path)
     return None
 
 
-def _fallback(value: Any) -> Any:
-    """Numpy scalars and arrays say by ``dtype`` and ``tolist`` that they are plain data."""
-    if hasattr(value, "dtype") and callable(getattr(value, "tolist", None)):
-        return value.tolist()
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, GeneratorType | AsyncGeneratorType):
+        return "a generator"
+    if isinstance(value, bytes | bytearray):
+        return "a value of bytes that are not UTF-8"
+    if isinstance(value, str):
+        return "text with a lone surrogate"
+    return f"a value of type {type(value).__name__}"
+
+
+_STREAMS = (GeneratorType, AsyncGeneratorType, io.IOBase)
+
+
+def fallback(value: Any) -> Any:
+    """Give the plain form of what pydantic's serialiser does not know.
+
+    Numpy scalars and arrays say by ``dtype`` and ``tolist`` that they are plain data.
+
+    Raises:
+        TypeError: If the value has no plain form.
+    """
+    if callable(plain := getattr(value, "tolist", None)) and (hasattr(value, "dtype") or hasattr(value, "typecode")):
+        return plain()
+    if isinstance(value, os.PathLike):
+        return os.fspath(cast("os.PathLike[str]", value))
+    if isinstance(value, UserString | tzinfo):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    if not isinstance(value, memoryview) and isinstance(value, Set | Sequence | MappingView):
+        return list(cast("Any", value))
     raise TypeError(type(value).__name__)
 
 
@@ -272,8 +349,22 @@ def _lossy(sent: Any, got: Any, path: str) -> str | None:
         return path if isinstance(got, float) and (not math.isfinite(got) or int(got) != sent) else None
     if isinstance(got, Decimal) and isinstance(sent, Decimal):
         return path if sent != got else None
+    if isinstance(got, set | frozenset):  # in an order of its own
+        wanted = cast("list[Any]", sent) if isinstance(sent, list) else []
+        return next((join(path, i) for i, item in enumerate(wanted) if _lost(item, cast("set[Any]", got))), None)
     pairs = {str(key): item for key, item in _children(got)}
+    if isinstance(got, BaseModel):
+        for name, field in type(got).model_fields.items():
+            alias = field.validation_alias or field.alias
+            if isinstance(alias, str):
+                pairs[alias] = getattr(got, name, None)
     for key, item in _children(sent):
         if str(key) in pairs and (found := _lossy(item, pairs[str(key)], join(path, key))) is not None:
             return found
     return None
+
+
+def _lost(item: Any, kept: set[Any]) -> bool:
+    """Whether a number is not in a set of which it was an item: it was rounded on its way there."""
+    kinds = (int,) if all(isinstance(one, float) for one in kept) else (int, Decimal)
+    return isinstance(item, kinds) and not isinstance(item, bool) and item not in kept
