@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -99,6 +100,8 @@ class Agent:
                 f"model must be a model's name, not {model!r}",
                 hint='write Agent("local") or Agent("openai:gpt-5")',
             )
+        if name is not None and (not isinstance(name, str) or not name.strip()):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise AgentDefinitionError(f"name must be text, not {name!r}", hint="leave it out for 'agent'")
         agent_id = id if id is not None else _as_id(name)
         if not is_name(agent_id):
             raise AgentDefinitionError(
@@ -116,7 +119,7 @@ class Agent:
             "max_steps": _count("max_steps", max_steps, 1, MAX_STEPS, label),
             "max_calls": None if max_calls is None else _count("max_calls", max_calls, 0, 1_000_000, label),
             "tags": _tags(tags, label),
-            "settings": MappingProxyType(dict(settings or {})),
+            "settings": MappingProxyType(_settings(settings, label)),
             "implementations": MappingProxyType(implementations),
         }
         for key, value in values.items():
@@ -171,7 +174,7 @@ class Agent:
         if self.tags is not None:
             data["tags"] = sorted(self.tags)
         if self.settings:
-            data["settings"] = dict(self.settings)
+            data["settings"] = copy.deepcopy(dict(self.settings))
         return data
 
     @classmethod
@@ -227,9 +230,22 @@ def _count(key: str, value: object, low: int, high: int, label: str) -> int:
 def _tags(tags: object, label: str) -> frozenset[str] | None:
     if tags is None:
         return None
-    if isinstance(tags, str) or not isinstance(tags, Iterable):
+    words = [None] if isinstance(tags, str) or not isinstance(tags, Iterable) else list(cast("Iterable[object]", tags))
+    if not all(isinstance(word, str) and word for word in words):
         raise AgentDefinitionError(f"{label}: tags must be a set of words, not {tags!r}", hint="write tags={...}")
-    return frozenset(cast("Iterable[str]", tags))
+    return frozenset(cast("list[str]", words))
+
+
+def _settings(settings: object, label: str) -> dict[str, Any]:
+    if settings is None:
+        return {}
+    if not isinstance(settings, Mapping) or not all(
+        isinstance(key, str) for key in cast("Mapping[object, Any]", settings)
+    ):
+        raise AgentDefinitionError(
+            f"{label}: settings must be a mapping, not {settings!r}", hint='write settings={"temperature": 0}'
+        )
+    return copy.deepcopy(dict(cast("Mapping[str, Any]", settings)))
 
 
 __all__ = ["MAX_STEPS", "Agent"]

@@ -299,7 +299,7 @@ class _Flight:
             scope.ledger,
         )
         try:
-            decision: object = await scope.policy.decide(request)
+            decision: Any = await scope.policy.decide(request)
             if isinstance(decision, Decision) and decision.verdict in VERDICTS:
                 return decision
             logger.error("the policy answered %r on a call of %s, which is no decision", decision, tool.name)

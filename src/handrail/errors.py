@@ -29,7 +29,8 @@
     │   ├── MCPConnectError                 the server did not start, or could not be reached
     │   ├── MCPServerDiedError              the connection ended while in use
     │   ├── MCPTimeoutError                 no answer within the deadline
-    │   └── MCPProtocolError                an answer that the protocol does not allow
+    │   ├── MCPProtocolError                an answer that the protocol does not allow
+    │   └── MCPCircuitOpenError             the tool kept failing, and is not called for a while
     ├── StoreError                      the database, or what was found in it
     └── ToolError                       not a failure of Handrail: what a tool's author says to the model
 
@@ -49,6 +50,7 @@ __all__ = [
     "HandrailError",
     "LocalModelError",
     "MCPAccessDeniedError",
+    "MCPCircuitOpenError",
     "MCPConnectError",
     "MCPEntryError",
     "MCPError",
@@ -338,6 +340,12 @@ class MCPProtocolError(MCPError):
     """The server answered in a way that the protocol does not allow."""
 
     code = "mcp_protocol"
+
+
+class MCPCircuitOpenError(MCPError):
+    """The tool kept failing, so it is not called for a while. ``context["retry_after"]`` says for how many seconds."""
+
+    code = "mcp_circuit_open"
 
 
 class StoreError(HandrailError):

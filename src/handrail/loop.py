@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import (
@@ -304,7 +304,8 @@ def labels(history: Sequence[ModelMessage], at: float) -> dict[str, Label]:
     for message in history:
         for part in message.parts:
             if isinstance(part, ToolReturnPart):
-                marks: Any = part.metadata if isinstance(part.metadata, dict) else {}
+                metadata: Any = part.metadata
+                marks = cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {}
                 server = marks.get("server") if isinstance(marks.get("server"), str) else None
                 integrity = marks["integrity"] if marks.get("integrity") in INTEGRITIES else "untrusted"
                 source = marks["source"] if marks.get("source") in SOURCES else "derived"
@@ -380,7 +381,7 @@ _SECRET = re.compile(
 def _said(error: BaseException) -> str:
     """The first line of an exception's text, without what looks like a secret."""
     if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_said(one) for one in error.exceptions)
+        return "; ".join(_said(one) for one in cast("BaseExceptionGroup[Any]", error).exceptions)
     if isinstance(error, ModelHTTPError):
         return f"{error.model_name} answered with HTTP {error.status_code}"
     line = (str(error) or type(error).__name__).splitlines()[0][:300]

@@ -8,13 +8,10 @@ such as ``${env:GITHUB_TOKEN}`` stays a reference until the connection opens.
 from __future__ import annotations
 
 import functools
-import ipaddress
 import os
 import re
-import socket
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias, cast
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -33,6 +30,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from handrail.errors import MCPEntryError
 from handrail.naming import did_you_mean
+from handrail.netguard import RefusedURLError, check_url
 
 __all__ = [
     "HTTPTransport",
@@ -62,9 +60,6 @@ _LOADER_VARIABLES = frozenset(
 )  # fmt: skip
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HOST = re.compile(r"(?=.{1,253}\Z)[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?\.?")
-_METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "instance-data"})
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _SECRET_FIELDS = frozenset({"env", "headers", "args"})
 
 
@@ -109,56 +104,11 @@ def check_literal_url(url: str) -> None:
     Raises:
         ValueError: If the address cannot be used. The message names no credentials.
     """
-    host = _host_of(url)
-    if private_urls_allowed():
-        return
-    name = host.rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost") or name in _METADATA_HOSTS or _not_public(name):
-        raise _refuse(
-            f"host {host!r} is not a public address",
-            "use a public host, or set HANDRAIL_ALLOW_PRIVATE_MCP_URLS=true for local work",
-        )
-
-
-def _host_of(url: str) -> str:
-    if any(ord(char) <= 32 or ord(char) == 127 or char == "\\" for char in url):
-        raise _refuse("holds a space or a control character", "write a plain http(s) address")
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        raise _refuse("is not a valid address", "write it as https://host[:port]/path") from None
-    if parts.scheme not in ("http", "https"):
-        raise _refuse(f"has the scheme {parts.scheme!r}", "use http or https")
-    if parts.username is not None or parts.password is not None:
-        raise _refuse("holds credentials", "put them into headers, as a ${env:NAME} reference")
-    if not host or port == 0 or not (":" in host or _HOST.fullmatch(host)):
-        raise _refuse("has no valid host", "write it as https://host[:port]/path, with an ASCII host")
-    return host
-
-
-def _not_public(host: str) -> bool:
-    address = _literal_address(host)
-    if address is None:
-        return False
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or (address.teredo or (None, None))[1]
-        if inner is None and address in _NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        address = inner or address
-    return not address.is_global or address.is_multicast
-
-
-def _literal_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        pass
-    try:
-        # Every spelling that a resolver takes for an IPv4 address: 127.1, 2130706433, 0x7f.1, 0177.0.0.1.
-        return ipaddress.IPv4Address(socket.inet_aton(host))
-    except (OSError, ValueError):
-        return None
+        check_url(url, allow_private=private_urls_allowed())
+    except RefusedURLError as error:
+        more = ", or set HANDRAIL_ALLOW_PRIVATE_MCP_URLS=true for local work" if error.private else ""
+        raise _refuse(error.message, error.hint + more) from None
 
 
 def _check_secret(value: SecretStr) -> SecretStr:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
-from handrail.errors import MCPConnectError, MCPServerDiedError
+from handrail.errors import MCPConnectError, MCPError, MCPServerDiedError
 from handrail.mcp.pipe import StdioPipe
 
-__all__ = ["ConnectionEnded", "Link", "RemoteFailure"]
+__all__ = ["ConnectionEnded", "Link", "NotRun", "RemoteFailure"]
 
 _EXIT_WAIT = 0.5
 
@@ -31,6 +32,32 @@ class RemoteFailure(Exception):
         self.text = text
 
 
+class NotRun(Exception):
+    """The server refused a request before it ran anything, so the request may be sent again.
+
+    Attributes:
+        error: What the request ends in where it is not sent again.
+        wait: The seconds after which the server wants it again.
+        renew: Why the connection has to be replaced first, as the rest of a sentence about the server; None
+            where it can stay.
+        legacy: Whether the next connection has to be greeted in the older way.
+    """
+
+    def __init__(
+        self,
+        error: MCPError | RemoteFailure,
+        *,
+        wait: float = 0.0,
+        renew: str | None = None,
+        legacy: bool = False,
+    ) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.wait = wait
+        self.renew = renew
+        self.legacy = legacy
+
+
 class Link:
     """One attempt to connect, and the connection that it becomes.
 
@@ -39,22 +66,27 @@ class Link:
         pipe: The child process; None for a server at an address.
         over: Set when the connection has ended, or should end.
         cause: Why it ended, where that is known.
+        deliberate: Whether it ended because we wanted it to.
         heard: Whether the server has answered anything yet.
+        tools_changed: Called when the server says that its tools are others now.
         noise: How many lines of its output were no messages.
     """
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, on_tools_changed: Callable[[], None] = lambda: None) -> None:
         self.server = server
+        self.tools_changed = on_tools_changed
         self.pipe: StdioPipe | None = None
         self.over = asyncio.Event()
         self.cause: str | None = None
+        self.deliberate = False
         self.heard = False
         self.noise = 0
 
-    def end(self, cause: str | None = None) -> None:
+    def end(self, cause: str | None = None, *, deliberate: bool = False) -> None:
         """Note that the connection has ended, or ask for its end. The first cause is kept."""
         if self.cause is None:
             self.cause = cause
+            self.deliberate = deliberate
         self.over.set()
 
     async def died(self) -> MCPServerDiedError:
@@ -104,6 +136,8 @@ class Link:
     def facts(self) -> dict[str, Any]:
         """What an error about this connection carries as its context."""
         facts: dict[str, Any] = {"server": self.server}
+        if self.deliberate:
+            facts["deliberate"] = True
         if self.pipe is not None:
             facts |= {
                 "pid": self.pipe.pid,

@@ -5,21 +5,23 @@ So the connection lives in a task of its own, and everybody else sends requests 
 connection reaches them as an error of their request, and their cancellation stays theirs.
 
 A *life* is one connection, from the wish to have it until nothing of it is left. The next life begins at
-the first request after the last one ended. A request is never sent twice.
+the first request after the last one ended. A request is sent again, once, only where the server has refused
+it before it ran anything.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from handrail.errors import MCPConnectError, MCPError, MCPTimeoutError
 from handrail.mcp.entry import MCPServerEntry
-from handrail.mcp.link import ConnectionEnded, Link
+from handrail.mcp.link import ConnectionEnded, Link, NotRun
 
 if TYPE_CHECKING:
     from handrail.mcp.session import Session
@@ -38,6 +40,10 @@ _LONGEST_WAIT = 10.0
 _OUTER_GRACE = 0.25
 # A child that has not read for this long when a call is given up will not read the next call either.
 _STUCK = 0.5
+# How long a connection that is to be replaced is kept for the requests that are under way on it.
+_DRAIN = 1.0
+# A server that wants a request again much later than this is told no.
+_LONGEST_PAUSE = 60.0
 
 Answer = TypeVar("Answer")
 
@@ -48,6 +54,8 @@ class _Life:
     def __init__(self, server: str, number: int) -> None:
         self.number = number
         self.link = Link(server)
+        self.active = 0
+        self.retired: str | None = None
         self.ready: asyncio.Future[Session] = asyncio.get_running_loop().create_future()
         # Nobody may be waiting, and that is no reason for a warning.
         self.ready.add_done_callback(lambda future: future.exception())
@@ -58,7 +66,24 @@ class _Life:
         """Whether the next request needs another life. Not between two attempts to connect."""
         if self.task is not None and self.task.done():
             return True
-        return self.ready.done() and (self.ready.exception() is not None or self.link.over.is_set())
+        return self.ready.done() and (
+            self.ready.exception() is not None or self.link.over.is_set() or self.retired is not None
+        )
+
+    def retire(self, cause: str) -> None:
+        """Take no more requests, and end when those that are under way have, or after a moment."""
+        if self.retired is None:
+            self.retired = cause
+            if self.active:
+                asyncio.get_running_loop().call_later(_DRAIN, self.link.end, cause)
+            else:
+                self.link.end(cause)
+
+    def leave(self) -> None:
+        """Note that a request has ended."""
+        self.active -= 1
+        if self.retired is not None and not self.active:
+            self.link.end(self.retired)
 
     def fail(self, error: Exception) -> None:
         """Tell those who wait that no session will come."""
@@ -74,11 +99,22 @@ class ServerHandle:
     Args:
         entry: The server.
         max_calls: How many calls may be under way at once; 0 for no limit.
+        on_tools_changed: Called when the server says that its tools are others now. It must not wait.
     """
 
-    def __init__(self, entry: MCPServerEntry, *, max_calls: int = 0) -> None:
+    def __init__(
+        self,
+        entry: MCPServerEntry,
+        *,
+        max_calls: int = 0,
+        on_tools_changed: Callable[[ServerHandle], None] = lambda handle: None,
+    ) -> None:
         self.entry = entry
+        self._tools_changed = functools.partial(on_tools_changed, self)
+        self._max_calls = max_calls
         self._slots = asyncio.Semaphore(max_calls) if max_calls else None
+        self._running = 0
+        self._waiting = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._life: _Life | None = None
         self._lives = 0
@@ -87,7 +123,7 @@ class ServerHandle:
         self._last_error: str | None = None
 
     async def call_tool(self, name: str, arguments: dict[str, Any], *, seconds: float | None) -> dict[str, Any]:
-        """Call a tool once, and return its result as the server sent it.
+        """Call a tool, and return its result as the server sent it.
 
         Args:
             name: The server's own name for the tool.
@@ -97,7 +133,8 @@ class ServerHandle:
 
         Raises:
             RemoteFailure: If the server answers with a JSON-RPC error.
-            MCPTimeoutError: If the deadline passes. The server is told that the call is given up.
+            MCPTimeoutError: If the deadline passes. The server is told that the call is given up. Its context
+                has ``queued`` where the call was never sent, because too many others were under way.
             MCPServerDiedError: If the connection ends first. The next call connects again.
             MCPConnectError: If there is no connection to be had.
             MCPError: For everything else that goes wrong.
@@ -107,12 +144,27 @@ class ServerHandle:
         async def send(session: Session, left: float | None) -> dict[str, Any]:
             return await session.call_tool(name, arguments, left)
 
-        async with self._deadline(seconds, what):
-            if self._slots is None:
-                return await self._request(send, seconds)
+        facts: dict[str, Any] = {}
+        async with self._deadline(seconds, what, facts):
             deadline = _after(seconds)
-            async with self._slots:
-                return await self._request(send, _left(deadline))
+            if self._slots is not None:
+                facts["queued"] = True
+                await self._wait_for_slot(self._slots)
+                facts.clear()
+            self._running += 1
+            try:
+                return await self._request(send, deadline)
+            finally:
+                self._running -= 1
+                if self._slots is not None:
+                    self._slots.release()
+
+    async def _wait_for_slot(self, slots: asyncio.Semaphore) -> None:
+        self._waiting += 1
+        try:
+            await slots.acquire()
+        finally:
+            self._waiting -= 1
 
     async def list_page(self, cursor: str | None, *, seconds: float) -> dict[str, Any]:
         """Ask for one page of the tool list; raises like :meth:`call_tool`."""
@@ -121,7 +173,7 @@ class ServerHandle:
             return await session.list_page(cursor, left)
 
         async with self._deadline(seconds, "the list of tools"):
-            return await self._request(send, seconds)
+            return await self._request(send, _after(seconds))
 
     async def ping(self, *, seconds: float) -> None:
         """Have the server answer something; raises like :meth:`call_tool`."""
@@ -130,7 +182,7 @@ class ServerHandle:
             await session.ping(left)
 
         async with self._deadline(seconds, "a ping"):
-            await self._request(send, seconds)
+            await self._request(send, _after(seconds))
 
     async def connect(self) -> int:
         """Make sure that there is a connection, and return its number.
@@ -146,7 +198,7 @@ class ServerHandle:
         """End the connection, if there is one, and open a new one."""
         self._check()
         if self._life is not None and self._life.ready.done():
-            self._life.link.end("was reconnected")
+            self._life.link.end("was reconnected", deliberate=True)
         await self.connect()
 
     async def close(self) -> None:
@@ -156,7 +208,7 @@ class ServerHandle:
         if life is None or life.task is None or life.task.done():
             return
         if life.ready.done():
-            life.link.end("was closed")
+            life.link.end("was closed", deliberate=True)
         else:
             life.fail(self._closed_error())
             life.task.cancel()
@@ -185,32 +237,52 @@ class ServerHandle:
             "pid": life.link.pipe.pid if life is not None and alive and life.link.pipe is not None else None,
             "protocol": session.protocol_version if session is not None else None,
             "noise": life.link.noise if life is not None else 0,
+            "calls": {"running": self._running, "waiting": self._waiting, "limit": self._max_calls},
             "last_error": self._last_error,
         }
 
     # A request, in the task of the one who asks.
 
     async def _request(
-        self, send: Callable[[Session, float | None], Awaitable[Answer]], seconds: float | None
+        self, send: Callable[[Session, float | None], Awaitable[Answer]], deadline: float | None
     ) -> Answer:
-        deadline = _after(seconds)
-        life = self._living()
-        session = await asyncio.shield(life.ready)
-        try:
-            return await send(session, _left(deadline))
-        except ConnectionEnded:
-            pass
-        except (MCPTimeoutError, asyncio.CancelledError):
-            if life.link.pipe is not None and life.link.pipe.blocked_for >= _STUCK:
-                life.link.end("stopped reading")
-            raise
+        for last in (False, True):
+            life = self._living()
+            session = await asyncio.shield(life.ready)
+            life.active += 1
+            try:
+                return await send(session, _left(deadline))
+            except NotRun as error:
+                refused = error
+            except ConnectionEnded:
+                break
+            except (MCPTimeoutError, asyncio.CancelledError):
+                if life.link.pipe is not None and life.link.pipe.blocked_for >= _STUCK:
+                    life.link.end("stopped reading")
+                raise
+            finally:
+                life.leave()
+            if not self._may_resend(life, refused, deadline) or last:
+                raise refused.error
+            await asyncio.sleep(refused.wait)
         life.link.over.set()
         error = await life.link.died()
         self._last_error = error.message
         raise error
 
+    def _may_resend(self, life: _Life, refused: NotRun, deadline: float | None) -> bool:
+        """Prepare for sending a request again. False where the server wants it too late."""
+        if refused.legacy:
+            self._mode = "legacy"
+        if refused.renew is not None:
+            life.retire(refused.renew)
+        left = _LONGEST_PAUSE if deadline is None else deadline - asyncio.get_running_loop().time()
+        return refused.wait < left
+
     @asynccontextmanager
-    async def _deadline(self, seconds: float | None, what: str) -> AsyncGenerator[None]:
+    async def _deadline(
+        self, seconds: float | None, what: str, facts: Mapping[str, Any] | None = None
+    ) -> AsyncGenerator[None]:
         late = False
         outer = asyncio.timeout(None if seconds is None else seconds + _OUTER_GRACE)
         try:
@@ -228,6 +300,7 @@ class ServerHandle:
                 hint=self._life.link.last_output if self._life is not None else None,
                 server=self.entry.id,
                 timeout=seconds,
+                **(facts or {}),
             )
 
     def _living(self) -> _Life:
@@ -315,7 +388,7 @@ class ServerHandle:
         # The SDK takes a second to load, in which the loop has other things to do.
         module = await asyncio.to_thread(importlib.import_module, "handrail.mcp.session")
         open_session: Callable[..., AbstractAsyncContextManager[Session]] = module.open_session
-        link = life.link = Link(self.entry.id)
+        link = life.link = Link(self.entry.id, self._tools_changed)
         try:
             session = await stack.enter_async_context(open_session(self.entry, link, mode=self._mode))
         except MCPError:
@@ -330,6 +403,7 @@ class ServerHandle:
         error = MCPConnectError(
             f"server {self.entry.id!r} was not ready within {self.entry.timeout_ms} ms",
             hint=life.link.last_output or "a slow starter needs a larger timeout_ms",
+            transient=True,
             **life.link.facts,
         )
         self._last_error = error.message
@@ -337,8 +411,12 @@ class ServerHandle:
         return error
 
 
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, MCPError) and error.context.get("transient") is True
+def _may_pass(error: Exception) -> bool | float:
+    """Tell whether to try again, or after how many seconds, where the server has said so."""
+    if not isinstance(error, MCPError) or error.context.get("transient") is not True:
+        return False
+    wait = retry_after(error.context.get("retry_after"))
+    return True if wait is None else wait
 
 
 def _after(seconds: float | None) -> float | None:

@@ -11,7 +11,10 @@ from typing import Any, cast
 from handrail.errors import MCPProtocolError
 from handrail.tools import UNSET, Link, Media, Part, RemoteResult, Text
 
-__all__ = ["read_result"]
+__all__ = ["RESULT_CAP", "read_result"]
+
+RESULT_CAP = 10 * 1024 * 1024
+"""The largest result of a call, in bytes. One that is larger is an error of that call alone."""
 
 _SHOWN = 2_000
 

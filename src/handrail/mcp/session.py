@@ -36,6 +36,7 @@ from handrail.mcp.httplink import failures as http_failures
 from handrail.mcp.launch import child_environment, resolve_command, resolve_secrets
 from handrail.mcp.link import ConnectionEnded, Link, RemoteFailure
 from handrail.mcp.pipe import StdioPipe
+from handrail.mcp.results import RESULT_CAP
 from handrail.mcp.shim import RAW, Shim
 
 __all__ = ["Session", "open_session"]
@@ -340,7 +341,7 @@ async def _dial(
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            return cast("httpx2.AsyncClient", http_client(headers or {}, seconds))
+            return cast("httpx2.AsyncClient", http_client(headers or {}, seconds, auth))
 
         streams = sse_client(transport.url, headers, timeout=seconds, httpx_client_factory=make)
         async with cast("AbstractAsyncContextManager[tuple[object, object]]", streams) as pair:
@@ -348,7 +349,7 @@ async def _dial(
         return
     async with (
         http_client(headers, seconds) as client,
-        streamable_http_client(transport.url, http_client=client) as pair,
+        streamable_http_client(transport.url, http_client=client, max_sse_event_size=RESULT_CAP) as pair,
     ):
         yield pair
 

@@ -22,7 +22,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import CoreSchema
 from pydantic_core import core_schema as cs
 
-from handrail.schema.strict import INTEGER_TEXT, NUMBER_TEXT, closes, flag_mask, json_forms, key_texts
+from handrail.schema.strict import DECIMAL_TEXT, INTEGER_TEXT, NUMBER_TEXT, closes, flag_mask, json_forms, key_texts
 
 Json = dict[str, Any]
 
@@ -138,6 +138,15 @@ class SchemaGenerator(GenerateJsonSchema):
     def counter_schema(self, schema: Any) -> JsonSchemaValue:
         """Describe a counter as a mapping."""
         return self._keyed(super().counter_schema(schema), schema)
+
+    def decimal_schema(self, schema: cs.DecimalSchema) -> JsonSchemaValue:
+        """Describe a decimal: a number, or one as text."""
+        json = super().decimal_schema(schema)
+        if self.mode == "validation":
+            for one in json.get("anyOf", ()):
+                if one.get("type") == "string":
+                    one.setdefault("pattern", DECIMAL_TEXT)
+        return json
 
     def enum_schema(self, schema: cs.EnumSchema) -> JsonSchemaValue:
         """Describe an enum by its values, each once, and a flag by the sums that it takes."""

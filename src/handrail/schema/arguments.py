@@ -115,9 +115,7 @@ class Arguments:
     @cached_property
     def secret_keys(self) -> frozenset[str]:
         """Keys whose values are passwords: they never reach an event."""
-        properties: dict[str, Any] = self.json_schema.get("properties", {})
-        definitions: Json = self.json_schema.get("$defs", {})
-        return frozenset(key for key, value in properties.items() if _is_secret(value, definitions, frozenset()))
+        return secret_keys(self.json_schema)
 
     def parse(self, raw: object) -> Parsed:
         """Read, check and convert the arguments of one call.
@@ -329,6 +327,13 @@ def _is_dataclass(value: object) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
+def secret_keys(schema: Json) -> frozenset[str]:
+    """The properties of a schema that hold a password, or hold something that does."""
+    definitions: Json = {**schema.get("definitions", {}), **schema.get("$defs", {})}
+    properties: Json = schema.get("properties", {})
+    return frozenset(key for key, value in properties.items() if _is_secret(value, definitions, frozenset()))
+
+
 def _is_secret(schema: Any, definitions: Json, above: frozenset[str]) -> bool:
     """Whether something inside of a value is a password: then the whole of it is."""
     if isinstance(schema, list):
@@ -336,7 +341,7 @@ def _is_secret(schema: Any, definitions: Json, above: frozenset[str]) -> bool:
     if not isinstance(schema, dict):
         return False
     node = cast("Json", schema)
-    if node.get("writeOnly") is True:
+    if node.get("writeOnly") is True or node.get("format") == "password":
         return True
     name = str(node.get("$ref", "")).rpartition("/")[2]
     if name and name not in above and _is_secret(definitions.get(name), definitions, above | {name}):
@@ -344,4 +349,4 @@ def _is_secret(schema: Any, definitions: Json, above: frozenset[str]) -> bool:
     return any(_is_secret(item, definitions, above) for item in node.values())
 
 
-__all__ = ["ArgumentError", "Arguments", "Parsed", "build_arguments", "undescribable"]
+__all__ = ["ArgumentError", "Arguments", "Parsed", "build_arguments", "secret_keys", "undescribable"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -10,7 +11,8 @@ from pydantic_core import from_json, to_json
 
 from handrail.errors import ToolDefinitionError
 from handrail.naming import did_you_mean
-from handrail.schema.arguments import ArgumentError, Parsed
+from handrail.schema.arguments import ArgumentError, Parsed, secret_keys
+from handrail.schema.repair import name_of, reading
 from handrail.schema.wire import WireError, join, read_object
 
 MAX_SCHEMA_BYTES = 1 << 20
@@ -19,6 +21,10 @@ MAX_SCHEMA_BYTES = 1 << 20
 MAX_SCHEMA_DEPTH = 100
 """How deep a schema may nest."""
 
+MAX_REFERENCES = 20_000
+"""How many references the check of one value follows."""
+
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _DATA_KEYWORDS = frozenset({"const", "default", "enum", "examples"})
 _MAP_KEYWORDS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 Json = dict[str, Any]
@@ -41,35 +47,37 @@ def import_schema(schema: Mapping[str, Any], *, label: str = "the schema") -> Js
     root["type"] = "object"
     if not isinstance(root.setdefault("properties", {}), dict):
         raise ToolDefinitionError(f"{label}: 'properties' must be an object")
-    for reference in references(root):
-        _check_reference(root, reference, label)
-    _check_keywords(root, label)
-    return root
+    return _checked(root, label)
 
 
 def import_output_schema(schema: Mapping[str, Any], *, label: str = "the output schema") -> Json:
     """Take over a JSON Schema for the result of a tool, of any type. Refuses what ``import_schema`` refuses."""
-    copied = _copy(schema, label)
-    for reference in references(copied):
-        _check_reference(copied, reference, label)
-    _check_keywords(copied, label)
-    return copied
+    return _checked(_copy(schema, label), label)
 
 
-def references(schema: Any, depth: int = 0) -> Iterator[str]:
+def references(schema: Any) -> Iterator[str]:
     """Every ``$ref`` of a schema, leaving out property names and plain data that look like one."""
-    if not isinstance(schema, dict) or depth > MAX_SCHEMA_DEPTH:
+    for node in _nodes(schema):
+        for key in ("$ref", "$dynamicRef"):
+            if isinstance(value := node.get(key), str):
+                yield value
+
+
+def _nodes(schema: Any, depth: int = 0) -> Iterator[Json]:
+    """Every schema inside of a schema, and itself."""
+    if not isinstance(schema, dict) or depth > MAX_SCHEMA_DEPTH * 2:
         return
     node = cast("Json", schema)
+    yield node
     for key, value in node.items():
-        if key in ("$ref", "$dynamicRef") and isinstance(value, str):
-            yield value
-        elif key in _MAP_KEYWORDS and isinstance(value, dict):
-            for item in cast("Json", value).values():
-                yield from references(item, depth + 1)
-        elif key not in _DATA_KEYWORDS:
-            for item in cast("list[Any]", value) if isinstance(value, list) else [value]:
-                yield from references(item, depth + 1)
+        if key in _MAP_KEYWORDS and isinstance(value, dict):
+            below = list(cast("Json", value).values())
+        elif key in _DATA_KEYWORDS:
+            continue
+        else:
+            below = cast("list[Any]", value) if isinstance(value, list) else [value]
+        for item in below:
+            yield from _nodes(item, depth + 1)
 
 
 def point(schema: Json, reference: str) -> Any:
@@ -94,8 +102,6 @@ class ForeignArguments:
         json_schema: The schema, as ``import_schema`` gives it.
     """
 
-    secret_keys: frozenset[str] = frozenset()
-
     def __init__(self, schema: Mapping[str, Any], *, label: str) -> None:
         self.json_schema = import_schema(schema, label=label)
         self._validator: Any = None
@@ -107,32 +113,73 @@ class ForeignArguments:
             self._validator = make_validator(self.json_schema)
         return self._validator
 
+    @cached_property
+    def secret_keys(self) -> frozenset[str]:
+        """Keys whose values are passwords: they never reach an event."""
+        return secret_keys(self.json_schema)
+
     def parse(self, raw: object) -> Parsed:
         """Read and check the arguments of one call; see ``Arguments.parse``."""
         try:
-            sent, _, repair = read_object(raw)
+            sent, _, repaired = read_object(raw)
         except WireError as error:
             raise ArgumentError(str(error)) from None
-        repairs = [repair] if repair and self.json_schema["properties"] else []
+        repairs = [repaired] if repaired and self.json_schema["properties"] else []
         values = sent
         problem = _first_problem(self.validator, values)
-        if problem is not None and (dropped := self._without_nulls(sent)) != sent:
-            values, problem = dropped, _first_problem(self.validator, dropped)
-            repairs += [f"{key}: null for an optional argument: left out" for key in sent if key not in dropped]
+        if problem is not None and (fixed := self._repaired(sent, repairs)) is not None:
+            values, problem = fixed, _first_problem(self.validator, fixed)
         if problem is not None:
             raise ArgumentError(problem)
         return Parsed(sent, (), dict(values), tuple(repairs))
 
-    def _without_nulls(self, sent: Json) -> Json:
+    def _repaired(self, sent: Json, repairs: list[str]) -> Json | None:
+        """Leave out nulls of optional arguments, and read text where the schema names another type."""
         required = self.json_schema.get("required", ())
-        return {key: value for key, value in sent.items() if value is not None or key in required}
+        fixed: Json = {}
+        before = len(repairs)
+        for key, value in sent.items():
+            if value is None and key not in required and not _takes_null(self._type_of(key)):
+                repairs.append(f"{key}: null for an optional argument: left out")
+                continue
+            fixed[key] = reading(str(self._type_of(key)), value)
+            if fixed[key] is not value:
+                repairs.append(f"{key}: {name_of(value)} read as {name_of(fixed[key])}")
+        return fixed if len(repairs) > before else None
+
+    def _type_of(self, key: str) -> Any:
+        described: Any = self.json_schema["properties"].get(key)
+        return cast("Json", described).get("type") if isinstance(described, dict) else None
+
+
+def _takes_null(kind: Any) -> bool:
+    return kind == "null" or (isinstance(kind, list) and "null" in kind)
 
 
 def make_validator(schema: Json) -> Any:
-    """A jsonschema validator that resolves nothing outside of the schema."""
-    import referencing
+    """A jsonschema validator that resolves nothing outside of the schema, and follows a bounded number of references.
 
-    return _dialect(schema)(schema, registry=referencing.Registry[Any]())
+    A small schema can refer to itself so often that checking one small value would take years.
+    """
+    import referencing
+    from jsonschema import validators
+
+    dialect = _dialect(schema)
+    left = [MAX_REFERENCES]
+
+    def bounded(follow: Any) -> Any:
+        def keyword(validator: Any, value: Any, instance: Any, within: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OverflowError("too many references")
+            yield from follow(validator, value, instance, within)
+
+        return keyword
+
+    keywords = {name: bounded(follow) for name, follow in dialect.VALIDATORS.items() if name in _REFERENCES}
+    made = cast("Any", validators).extend(dialect, keywords)
+    made.left = left
+    return made(schema, registry=referencing.Registry[Any]())
 
 
 def _dialect(schema: Json) -> Any:
@@ -148,10 +195,13 @@ def first_error(schema: Json, value: Any, *, root: str = "the arguments") -> str
 
 
 def _first_problem(validator: Any, value: Any, root: str = "the arguments") -> str | None:
+    validator.left[0] = MAX_REFERENCES
     try:
         error = next(iter(validator.iter_errors(value)), None)
     except RecursionError:
         return "the value, or its schema, nests too deep"
+    except OverflowError:
+        return "the schema refers to itself too often to be checked"
     except Exception as failure:  # jsonschema raises what a broken foreign schema makes it raise
         return f"the schema cannot be applied ({type(failure).__name__})"
     if error is None:
@@ -182,7 +232,7 @@ def _say(error: Any, root: str) -> str:
 def _copy(schema: object, label: str) -> Json:
     if not isinstance(schema, Mapping):
         raise ToolDefinitionError(f"{label} must be a JSON Schema object, not {type(schema).__name__}")
-    if _too_deep(cast("object", schema)):
+    if _too_deep(cast("object", schema), label):
         raise ToolDefinitionError(f"{label} nests deeper than {MAX_SCHEMA_DEPTH} levels")
     try:
         data = to_json(dict(cast("Mapping[str, Any]", schema)), inf_nan_mode="constants")
@@ -193,9 +243,10 @@ def _copy(schema: object, label: str) -> Json:
         raise ToolDefinitionError(f"{label} is not JSON: {error}") from None
 
 
-def _too_deep(schema: object) -> bool:
-    """Measured without recursion: the schema may be built to overflow the stack."""
+def _too_deep(schema: object, label: str) -> bool:
+    """Measured without recursion: the schema may be built to overflow the stack, or the memory."""
     level: list[Any] = [schema]
+    seen = 0
     for _ in range(MAX_SCHEMA_DEPTH * 2):
         below: list[Any] = []
         for node in level:
@@ -203,9 +254,11 @@ def _too_deep(schema: object) -> bool:
                 below.extend(cast("Mapping[str, Any]", node).values())
             elif isinstance(node, list | tuple):
                 below.extend(cast("list[Any]", node))
+            if seen + len(below) > MAX_SCHEMA_BYTES:
+                raise ToolDefinitionError(f"{label} is larger than {MAX_SCHEMA_BYTES} bytes")
         if not below:
             return False
-        level = below
+        level, seen = below, seen + len(below)
     return True
 
 
@@ -230,12 +283,31 @@ def _check_reference(schema: Json, reference: str, label: str) -> None:
             f"{label}: the reference {reference!r} leads out of the schema",
             hint="references are never fetched",
         )
-    if not reference.startswith("#/") and reference != "#":
-        return  # an anchor: jsonschema resolves it inside the document
     try:
+        if not reference.startswith("#/") and reference != "#":
+            raise LookupError  # an anchor that nothing has
         point(schema, reference)
     except (LookupError, TypeError, ValueError):
         raise ToolDefinitionError(f"{label}: the reference {reference!r} leads nowhere") from None
+
+
+def _checked(schema: Json, label: str) -> Json:
+    for node in _nodes(schema):
+        if node is not schema:
+            node.pop("$schema", None)  # one document, one dialect
+    anchors = {
+        node.get(name) for node in _nodes(schema) for name in ("$anchor", "$dynamicAnchor") if _is_text(node, name)
+    }
+    anchors |= {str(node.get("$id")).removeprefix("#") for node in _nodes(schema) if _is_text(node, "$id")}
+    for reference in references(schema):
+        if reference.removeprefix("#") not in anchors:
+            _check_reference(schema, reference, label)
+    _check_keywords(schema, label)
+    return schema
+
+
+def _is_text(node: Json, name: str) -> bool:
+    return isinstance(node.get(name), str)
 
 
 def _check_keywords(schema: Json, label: str) -> None:
@@ -248,3 +320,5 @@ def _check_keywords(schema: Json, label: str) -> None:
         raise ToolDefinitionError(f"{label} is not a valid JSON Schema at {path}: {error.validator}") from None
     except RecursionError:
         raise ToolDefinitionError(f"{label} nests too deep") from None
+    except Exception as error:  # what jsonschema raises where the schema of the schema does not foresee something
+        raise ToolDefinitionError(f"{label} is not a valid JSON Schema ({type(error).__name__})") from None

@@ -107,7 +107,7 @@ class TypedOutput(Output):
             return self._of_json.validate_json(text)
         except ValidationError as reason:
             first = error if isinstance(value, str | int | float | bool | None) else reason
-            said = explain(first, from_json(text), (), root="the whole")
+            said = explain(first, from_json(text), None, root="the whole")
             raise OutputError(f"the result does not match the output schema: {said}") from None
 
     def _describe(self, label: str) -> Json:

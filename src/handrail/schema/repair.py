@@ -75,13 +75,13 @@ def repair(sent: Any, error: ValidationError, required: Sequence[str], repairs: 
     return fixed if len(repairs) > before else None
 
 
-def explain(error: ValidationError, sent: Any, known: Sequence[str], *, root: str = "the arguments") -> str:
+def explain(error: ValidationError, sent: Any, known: Sequence[str] | None, *, root: str = "the arguments") -> str:
     """Say what is wrong: each field, and what it takes, without the values that were sent.
 
     Args:
         error: Why they were refused.
         sent: What was refused, as plain JSON values.
-        known: The names of the arguments.
+        known: The names of the arguments; None for a result.
         root: How to call the whole.
     """
     found = [(_place(sent, problem), problem) for problem in error.errors(include_url=False)]
@@ -131,11 +131,13 @@ def _likeliest(found: list[tuple[_Place, ErrorDetails]]) -> list[tuple[_Place, E
     ]
 
 
-def _say(place: _Place, problem: ErrorDetails, known: Sequence[str]) -> str:
+def _say(place: _Place, problem: ErrorDetails, known: Sequence[str] | None) -> str:
     kind = problem["type"]
     if kind in _MISSING:
         return "required, and missing"
-    if kind in _STRAY:
+    if kind in _STRAY and known is None:
+        return "not in the schema"
+    if kind in _STRAY and known is not None:
         if len(place.keys) != 1:
             return "unknown argument"
         hint = did_you_mean(str(place.keys[-1]), known, what="accepted")
@@ -191,12 +193,12 @@ def _repair(
         repairs.append(f"{path}: null for an optional argument: left out")
         return
     readings: dict[tuple[str, str], Any] = {
-        (_name(one), repr(one)): one for kind in refused if (one := _reading(kind, sent)) is not _NONE
+        (name_of(one), repr(one)): one for kind in refused if (one := _reading(kind, sent)) is not _NONE
     }
     if len(readings) != 1 or (isinstance(sent, str) and not refused <= _READABLE):
         return
     (holder[keys[-1]],) = readings.values()
-    repairs.append(f"{path}: {_name(sent)} read as {_name(holder[keys[-1]])}")
+    repairs.append(f"{path}: {name_of(sent)} read as {name_of(holder[keys[-1]])}")
 
 
 _NONE: Any = object()
@@ -222,6 +224,22 @@ def _reading(kind: str, sent: Any) -> Any:
     return _NONE
 
 
+def reading(kind: str, sent: Any) -> Any:
+    """What text means where JSON Schema's ``type`` asks for something else; the value itself where that is not clear.
+
+    Args:
+        kind: One of JSON Schema's types.
+        sent: The value.
+    """
+    refused = {"array": "list_type", "object": "dict_type", "integer": "int_type", "number": "float_type",
+               "boolean": "bool_type"}.get(kind)  # fmt: skip
+    if refused is None or not isinstance(sent, str) or (found := _reading(refused, sent)) is _NONE:
+        return sent
+    if kind in ("array", "object") and isinstance(found, list) != (kind == "array"):
+        return sent
+    return found
+
+
 def _container(text: str) -> Any:
     try:
         value: Any = read_json(text)
@@ -230,6 +248,7 @@ def _container(text: str) -> Any:
     return cast("Any", value) if isinstance(value, dict | list) else _NONE
 
 
-def _name(value: object) -> str:
+def name_of(value: object) -> str:
+    """How repairs call a value."""
     kinds = {"str": "text", "bool": "a boolean", "int": "an integer", "float": "a number", "list": "a list"}
     return kinds.get(type(value).__name__, "an object")

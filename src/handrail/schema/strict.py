@@ -23,6 +23,9 @@ INTEGER_TEXT = r"^(0|-?[1-9][0-9]*)$"
 NUMBER_TEXT = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 """How a number is written as the key of an object."""
 
+DECIMAL_TEXT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$"
+"""How a decimal number is written as text."""
+
 FORM_ERROR: LiteralString = "form"
 """The type of the errors that are raised here. Their texts hold nothing that was sent."""
 
@@ -132,6 +135,8 @@ class _Strict:
             node["type"] = "list"
         if kind in ("literal", "enum"):
             return self._member(node, key)
+        if kind == "dataclass" and not self._arguments and "__pydantic_validator__" not in vars(node["cls"]):
+            return _instance(node)
         return self._argument(str(kind), node, key) if self._arguments else node
 
     def _argument(self, kind: str, node: Node, key: bool) -> Any:
@@ -149,7 +154,7 @@ class _Strict:
         if kind == "named-tuple":
             return _before(_check_list, node)
         if kind == "decimal":
-            return _before(_check_not_bool, node)
+            return _before(_check_decimal, node)
         return node
 
     def _member(self, node: Node, key: bool) -> Any:
@@ -175,6 +180,25 @@ def _close(node: Node) -> None:
         node["extra_behavior"] = "forbid"
     else:
         node["config"] = {**(node.get("config") or {}), "extra_fields_behavior": "forbid"}
+
+
+def _instance(node: Node) -> Node:
+    """A dataclass of the standard library checks nothing when it is made, so its fields are looked at here."""
+    kind: type = node["cls"]
+    fields: dict[str, Any] = {
+        field["name"]: cs.typed_dict_field(field["schema"], required=False)
+        for field in node["schema"].get("fields", ())
+        if not field.get("init_only")
+    }
+
+    def check(value: Any, fits: Callable[[Any], Any]) -> Any:
+        if not isinstance(value, kind):
+            raise PydanticCustomError("dataclass_type", "Input should be an object")
+        fits({name: getattr(value, name) for name in fields if hasattr(value, name)})
+        return value
+
+    inner = cs.typed_dict_schema(fields)
+    return cast("Node", cs.no_info_wrap_validator_function(check, inner, ref=node.get("ref")))
 
 
 def _is_flag(node: Node) -> bool:
@@ -221,20 +245,24 @@ def _check_list(value: Any) -> Any:
     return value
 
 
-def _check_not_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise _refusal("a number, or a number as text")
+def _check_decimal(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, str) and not _written(DECIMAL_TEXT, value)):
+        raise _refusal("a decimal number, or one as text such as '10.50'")
     return value
 
 
+def _written(pattern: str, text: str) -> bool:
+    return re.match(pattern, text) is not None and not text.endswith("\n")
+
+
 def _integer_key(text: Any) -> Any:
-    if re.fullmatch(INTEGER_TEXT, text) is None or text.endswith("\n") or len(text) > 4000:
+    if not _written(INTEGER_TEXT, text) or len(text) > 4000:
         raise _refusal("an integer as text")
     return int(text)
 
 
 def _number_key(text: Any) -> Any:
-    if re.fullmatch(NUMBER_TEXT, text) is None or text.endswith("\n"):
+    if not _written(NUMBER_TEXT, text):
         raise _refusal("a number as text")
     return float(text)
 

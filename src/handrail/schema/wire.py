@@ -333,13 +333,15 @@ def fallback(value: Any) -> Any:
     """
     if callable(plain := getattr(value, "tolist", None)) and (hasattr(value, "dtype") or hasattr(value, "typecode")):
         return plain()
+    if isinstance(value, memoryview):
+        return bytes(cast("Any", value))
     if isinstance(value, os.PathLike):
         return os.fspath(cast("os.PathLike[str]", value))
     if isinstance(value, UserString | tzinfo):
         return str(value)
     if isinstance(value, Mapping):
         return dict(cast("Mapping[object, object]", value))
-    if not isinstance(value, memoryview) and isinstance(value, Set | Sequence | MappingView):
+    if isinstance(value, Set | Sequence | MappingView):
         return list(cast("Any", value))
     raise TypeError(type(value).__name__)
 
@@ -365,6 +367,10 @@ def _lossy(sent: Any, got: Any, path: str) -> str | None:
 
 
 def _lost(item: Any, kept: set[Any]) -> bool:
-    """Whether a number is not in a set of which it was an item: it was rounded on its way there."""
-    kinds = (int,) if all(isinstance(one, float) for one in kept) else (int, Decimal)
-    return isinstance(item, kinds) and not isinstance(item, bool) and item not in kept
+    """Whether a number is in a set only as what it was rounded to."""
+    if isinstance(item, bool) or not isinstance(item, int | Decimal) or item in kept:
+        return False
+    rounded = float(item)
+    return (isinstance(item, int) and rounded in kept) or Decimal(repr(rounded)) in {
+        one for one in kept if isinstance(one, Decimal)
+    }

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpcore2
+import httpx2
 import pytest
 
-from handrail.errors import MCPConnectError, MCPError, MCPServerDiedError, MCPTimeoutError
+from handrail.errors import MCPConnectError, MCPEntryError, MCPError, MCPServerDiedError, MCPTimeoutError
 from handrail.mcp.entry import MCPServerEntry
+from handrail.mcp.httplink import http_client
 from handrail.mcp.manager import MCPConnectionManager
 from handrail.mcp.registry import InMemoryMCPServerRegistry
+from handrail.netguard import PinnedTransport
 from handrail.sources import mcp_tools
 from handrail.tools import RemoteResult, Text, Tool, ToolContext
 
@@ -154,3 +159,74 @@ async def test_private_addresses_are_checked_again(server: FaultHTTPServer, monk
         assert [problem.severity for problem in problems] == ["error"]
         assert "not a public address" in problems[0].message
     assert server.seen == []
+
+
+# Where it connects to. Nothing here opens a socket: the resolver and the connect step are recorders.
+
+
+class Recorder:
+    """Writes down what is looked up and dialled. Nobody ever answers."""
+
+    def __init__(self, *answers: str) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.dialled: list[str] = []
+
+    async def resolve(self, host: str, port: int) -> tuple[str, ...]:
+        self.asked.append(host)
+        return self.answers
+
+    async def connect_tcp(self, host: str, *_: object, **__: object) -> Any:
+        self.dialled.append(host)
+        raise httpcore2.ConnectError("nobody is there")
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """Stands in for the network."""
+    monkeypatch.delenv("HANDRAIL_ALLOW_PRIVATE_MCP_URLS", raising=False)
+    found = Recorder("93.184.216.34", "10.0.0.5")
+    guarded = functools.partial(PinnedTransport, resolver=found.resolve, connector=found)
+    monkeypatch.setattr("handrail.mcp.httplink.PinnedTransport", guarded)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_a_public_name_that_leads_inside(recorder: Recorder, kind: str) -> None:
+    """A host whose name leads to an address inside is refused when connecting, at once, and is not dialled."""
+    async with manage("https://mixed.example/mcp", kind, max_retries=3) as manager:
+        with pytest.raises(MCPConnectError, match=r"'mixed\.example' is not a public address") as caught:
+            await echo_of(manager)
+        assert caught.value.context["transient"] is False
+    assert recorder.dialled == []
+    assert set(recorder.asked) == {"mixed.example"}
+
+
+async def test_private_addresses_relax_the_address_check_only(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With private addresses allowed, a host inside is dialled; what is malformed stays refused."""
+    monkeypatch.setenv("HANDRAIL_ALLOW_PRIVATE_MCP_URLS", "true")
+    async with manage("http://inside.example/mcp") as manager:
+        with pytest.raises(MCPConnectError, match="could not be reached"):
+            await echo_of(manager)
+    assert set(recorder.dialled) == {"93.184.216.34", "10.0.0.5"}
+    with pytest.raises(MCPEntryError, match="credentials"):
+        manage("http://user@inside.example/mcp")
+
+
+async def test_requests_for_authorisation_are_guarded(recorder: Recorder) -> None:
+    """What the authorisation of a request asks for by itself goes through the same guard."""
+    recorder.answers = ("93.184.216.34",)
+    answers: list[httpx2.Response] = []
+
+    class Discover(httpx2.Auth):
+        async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+            answers.append((yield httpx2.Request("GET", "http://169.254.169.254/.well-known/oauth")))
+            answers.append((yield httpx2.Request("POST", "http://[::ffff:10.0.0.5]/token")))
+            answers.append((yield request))
+
+    async with http_client({}, 1.0, Discover()) as client:
+        await client.get("https://public.example/")
+    assert [answer.status_code for answer in answers] == [502, 502, 502]
+    assert recorder.dialled == ["93.184.216.34"]
