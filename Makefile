@@ -19,7 +19,7 @@ $(VENV)/.demo: $(UV) pyproject.toml uv.lock
 	@touch $@
 
 $(VENV)/.dev: $(UV) pyproject.toml uv.lock
-	@$(SYNC) --extra demo --group docs
+	@$(SYNC) --extra demo --extra sql --group docs
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## Run the main job: an agent, three Python tools and a real MCP server, without a key
@@ -43,7 +43,7 @@ format: $(VENV)/.dev ## Format, and mend what lint can mend
 	@$(BIN)/ruff format .
 
 bench: $(VENV)/.dev ## Measure against a hand-written floor and three peers; writes docs/reference/benchmarks.md
-	@$(SYNC) --extra demo --group bench
+	@$(SYNC) --extra demo --extra sql --group docs --group bench
 	@$(BIN)/python -m benchmarks --markdown docs/reference/benchmarks.md
 
 docs: $(VENV)/.dev ## Build the documentation into site/

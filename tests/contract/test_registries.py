@@ -251,7 +251,7 @@ EVIL: list[tuple[str, object, str]] = [
 
 @pytest.mark.parametrize(("entry", "transport"), [row[1:] for row in EVIL], ids=[row[0] for row in EVIL])
 async def test_a_smuggled_row_is_refused(store: Store, entry: object, transport: str) -> None:
-    """A row that SQL put there is refused on load and list by an error that names it, and can be left out or deleted."""
+    """A row that SQL put there is refused on load and list by an error that names it, and can be deleted."""
     registry = SQLMCPServerRegistry(store)
     await registry.save_server({"id": "good", "transport": STDIO})
     await smuggle(store, entry, transport=transport)

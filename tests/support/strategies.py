@@ -106,6 +106,9 @@ class Case(NamedTuple):
     values: st.SearchStrategy[tuple[Json, Any]]
     kinds: frozenset[str]
 
+    def __repr__(self) -> str:
+        return f"Case({self.annotation})"
+
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 INTEGERS = st.integers(-(10**30), 10**30) | st.integers(-5, 5)
@@ -292,6 +295,9 @@ class Function:
     cases: dict[str, Case]
     defaults: dict[str, Any]
     received: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __repr__(self) -> str:
+        return f"Function{inspect.signature(self.call)}"[:500]
 
 
 _NAMES = ("self", "cls", "args", "kwargs", "context", "tool", "name", "type", "title", "default", "schema", "_x", "q")

@@ -20,7 +20,7 @@ from handrail.mcp.entry import private_urls_allowed
 from handrail.mcp.results import RESULT_CAP
 from handrail.netguard import BodyTooLargeError, PinnedTransport, RefusedURLError
 
-__all__ = ["HTTPFailure", "failures", "http_client", "retry_after", "unreachable"]
+__all__ = ["HTTPFailure", "failures", "http_client", "unreachable"]
 
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _OWN = "handrail"
@@ -34,7 +34,7 @@ class HTTPFailure:
     Attributes:
         status: The status of the answer; None where there was none.
         reason: What happened, as the rest of a sentence about the server.
-        retry_after: The server's own ``Retry-After``.
+        retry_after: After how many seconds the server wants the request again, where it says so.
         in_session: Whether the request named a session.
         lasting: Whether another try would fail in the same way.
         too_long: Whether there was an answer, and it was longer than the cap.
@@ -42,7 +42,7 @@ class HTTPFailure:
 
     status: int | None
     reason: str
-    retry_after: str | None = None
+    retry_after: float | None = None
     in_session: bool = False
     lasting: bool = False
     too_long: bool = False
@@ -64,7 +64,7 @@ async def _note_status(response: httpx2.Response) -> None:
             HTTPFailure(
                 response.status_code,
                 f"answered HTTP {response.status_code}",
-                response.headers.get("retry-after"),
+                _retry_after(response.headers.get("retry-after")),
                 in_session=_SESSION in response.request.headers,
             )
         )
@@ -157,9 +157,9 @@ def unreachable(server: str, failure: HTTPFailure) -> MCPError:
     )
 
 
-def retry_after(text: object) -> float | None:
+def _retry_after(text: str | None) -> float | None:
     """Read ``Retry-After``, which is a number of seconds or a date. None where it is neither."""
-    if not isinstance(text, str):
+    if text is None:
         return None
     if text.strip().isdecimal() and len(text) < 10:
         return float(text)

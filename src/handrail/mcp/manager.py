@@ -7,21 +7,27 @@ needed, keeps one connection for each server, and closes them when its owner say
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
-from handrail.clock import SYSTEM_CLOCK, Clock
+from handrail.clock import SYSTEM_CLOCK, Clock, Timer
 from handrail.errors import (
     HandrailError,
     MCPAccessDeniedError,
+    MCPCircuitOpenError,
     MCPConnectError,
     MCPEntryError,
     MCPError,
     MCPProtocolError,
+    MCPServerDiedError,
     MCPServerNotFoundError,
+    MCPTimeoutError,
     Problem,
     ToolDefinitionError,
 )
+from handrail.mcp.breaker import Breaker, BreakerOptions, Permit
 from handrail.mcp.entry import MCPServerEntry
 from handrail.mcp.link import RemoteFailure
 from handrail.mcp.manifest import Manifest, ManifestCache, RemoteTool, read_manifest
@@ -35,6 +41,8 @@ from handrail.tools import RemoteResult, Text, Tool, ToolContext
 __all__ = ["MCPConnectionManager"]
 
 _METHOD_NOT_FOUND = -32601
+_DEBOUNCE = 0.25
+"""How many seconds after a server said that its tools are others now, it is asked for them."""
 
 
 class MCPConnectionManager:
@@ -48,7 +56,8 @@ class MCPConnectionManager:
         cache_ttl_ms: How long a tool list is kept, in milliseconds; 0 asks the server at each resolve.
         default_max_concurrent_calls: How many calls to one server may be under way at once where its entry
             sets no limit; 0 for no limit.
-        clock: Tells the time for the kept tool lists.
+        breaker: When a tool that keeps failing is not called any more for a while; None for never.
+        clock: Tells the time for the kept tool lists and the breakers.
 
     Raises:
         ValueError: If a number is negative.
@@ -61,6 +70,7 @@ class MCPConnectionManager:
         default_tool_timeout_ms: int = 30_000,
         cache_ttl_ms: int = 300_000,
         default_max_concurrent_calls: int = 0,
+        breaker: BreakerOptions | None = BreakerOptions(),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if min(default_tool_timeout_ms, cache_ttl_ms, default_max_concurrent_calls) < 0:
@@ -68,7 +78,12 @@ class MCPConnectionManager:
         self._registry = registry
         self._default_timeout = default_tool_timeout_ms / 1000
         self._default_max_calls = default_max_concurrent_calls
+        self._clock = clock
         self._manifests = ManifestCache(cache_ttl_ms, clock)
+        self._changes: dict[str, int] = {}
+        self._refreshes: dict[str, Timer] = {}
+        self._breaker_options = breaker
+        self._breakers: dict[str, dict[str, Breaker]] = {}
         self._handles: dict[str, ServerHandle] = {}
         self._listing: dict[str, asyncio.Task[Manifest]] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -111,7 +126,7 @@ class MCPConnectionManager:
         return [_problem(one) if isinstance(one, HandrailError) else one for one in problems]
 
     async def reconnect(self, server_id: str) -> None:
-        """Forget the tool list of a server, and connect to it anew.
+        """Forget the tool list of a server and which of its tools failed, and connect to it anew.
 
         Raises:
             MCPServerNotFoundError: If the registry has no such server.
@@ -119,6 +134,7 @@ class MCPConnectionManager:
         """
         handle = self._handle(await self._load(server_id))
         self._manifests.drop(server_id)
+        self._breakers.pop(server_id, None)
         await handle.reconnect()
 
     async def ping(self, server_id: str) -> float:
@@ -140,8 +156,13 @@ class MCPConnectionManager:
         return loop.time() - start
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """Return the state of each connection, by the server's id, as plain JSON data."""
-        return {server: handle.status() for server, handle in sorted(self._handles.items())}
+        """Return the state of each connection and of its breakers, by the server's id, as plain JSON data."""
+        now = self._clock.monotonic()
+        return {
+            server: handle.status()
+            | {"breakers": {name: one.metrics(now) for name, one in self._breakers.get(server, {}).items()}}
+            for server, handle in sorted(self._handles.items())
+        }
 
     async def close_all(self) -> None:
         """Close all connections, and return when no child process is left. Safe to call again, and from any task.
@@ -149,7 +170,9 @@ class MCPConnectionManager:
         The manager can be used again afterwards.
         """
         self._manifests.drop()
+        self._breakers.clear()
         self._bind()
+        self._forget_refreshes()
         handles, self._handles = list(self._handles.values()), {}
         listing, self._listing = list(self._listing.values()), {}
         closing = [asyncio.ensure_future(handle.close()) for handle in handles]
@@ -232,12 +255,50 @@ class MCPConnectionManager:
             raise MCPConnectError(
                 f"the entry of server {server_id!r} is not acceptable any more", hint=str(error), server=server_id
             ) from None
+        handle = self._handle(entry)
         try:
-            raw = await self._handle(entry).call_tool(name, arguments, seconds=seconds or None)
+            with self._breaker(server_id, name):
+                raw = await handle.call_tool(name, arguments, seconds=seconds or None)
         except RemoteFailure as failure:
             # Servers say in this way that arguments are wrong, or a tool is gone: the model should read it.
             return RemoteResult((Text(f"error {failure.rpc_code}: {failure.text}"),), is_error=True)
         return read_result(server_id, raw)
+
+    @contextmanager
+    def _breaker(self, server: str, name: str) -> Generator[None]:
+        """Let a call through, or refuse it at once, and note how it ends."""
+        if self._breaker_options is None:
+            yield
+            return
+        breaker = self._breakers.setdefault(server, {}).setdefault(name, Breaker(self._breaker_options))
+        permit = self._permit(breaker, server, name)
+        try:
+            yield
+        except RemoteFailure:
+            # The server answered; that it does not like the request is for the model to read.
+            breaker.success(self._clock.monotonic(), permit)
+            raise
+        except MCPError as error:
+            breaker.failure(self._clock.monotonic(), permit) if _counts(error) else breaker.release(permit)
+            raise
+        except BaseException:
+            breaker.release(permit)
+            raise
+        breaker.success(self._clock.monotonic(), permit)
+
+    def _permit(self, breaker: Breaker, server: str, name: str) -> Permit:
+        now = self._clock.monotonic()
+        permit = breaker.allow(now)
+        if permit is None:
+            wait = breaker.retry_after(now)
+            raise MCPCircuitOpenError(
+                f"tool {name!r} of server {server!r} kept failing, and is not called for a while",
+                hint=f"it is tried again in {wait:.0f} s" if wait else "one call is finding out whether it works again",
+                server=server,
+                tool=name,
+                retry_after=wait,
+            )
+        return permit
 
     # From ids to connections.
 
@@ -270,13 +331,18 @@ class MCPConnectionManager:
         if handle is not None and handle.entry != entry:
             # The operator changed the entry: the connection that follows the old one has to go.
             self._manifests.drop(entry.id)
+            self._breakers.pop(entry.id, None)
             task = asyncio.get_running_loop().create_task(handle.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
             handle = None
         if handle is None:
             limit = entry.max_concurrent_calls
-            handle = ServerHandle(entry, max_calls=self._default_max_calls if limit is None else limit)
+            handle = ServerHandle(
+                entry,
+                max_calls=self._default_max_calls if limit is None else limit,
+                on_tools_changed=self._tools_changed,
+            )
             self._handles[entry.id] = handle
         return handle
 
@@ -292,6 +358,7 @@ class MCPConnectionManager:
             self._handles.clear()
             self._listing.clear()
             self._closing.clear()
+            self._forget_refreshes()
         self._loop = loop
 
     async def _manifest(self, entry: MCPServerEntry) -> Manifest:
@@ -300,14 +367,19 @@ class MCPConnectionManager:
             return kept
         task = self._listing.get(entry.id)
         if task is None or task.done():
-            task = asyncio.get_running_loop().create_task(self._list(entry, handle))
-            task.add_done_callback(_retrieve)
-            self._listing[entry.id] = task
+            task = self._begin_listing(entry, handle)
         # Shielded, because others may be waiting for the same list.
         return await asyncio.shield(task)
 
+    def _begin_listing(self, entry: MCPServerEntry, handle: ServerHandle) -> asyncio.Task[Manifest]:
+        task = asyncio.get_running_loop().create_task(self._list(entry, handle))
+        task.add_done_callback(_retrieve)
+        self._listing[entry.id] = task
+        return task
+
     async def _list(self, entry: MCPServerEntry, handle: ServerHandle) -> Manifest:
         await handle.connect()
+        changes = self._changes.get(entry.id, 0)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + entry.timeout_ms / 1000
 
@@ -322,15 +394,64 @@ class MCPConnectionManager:
                 ) from None
 
         manifest = await read_manifest(entry.id, page)
-        if self._handles.get(entry.id) is handle:
+        if self._handles.get(entry.id) is handle and self._changes.get(entry.id, 0) == changes:
             self._manifests.put(entry.id, manifest)
         return manifest
+
+    # Lists that change.
+
+    def _tools_changed(self, handle: ServerHandle) -> None:
+        """Forget the list of a server, and ask for the new one soon, whatever else the server says until then.
+
+        Called from the middle of what receives the server's messages, so nothing is waited for here.
+        """
+        server = handle.entry.id
+        if self._handles.get(server) is not handle:
+            return
+        self._manifests.drop(server)
+        self._changes[server] = self._changes.get(server, 0) + 1
+        self._refresh_soon(handle)
+
+    def _refresh_soon(self, handle: ServerHandle) -> None:
+        server = handle.entry.id
+        if self._manifests.keeps and server not in self._refreshes:
+            refresh = functools.partial(self._refresh, handle)
+            self._refreshes[server] = self._clock.call_later(_DEBOUNCE, refresh)
+
+    def _refresh(self, handle: ServerHandle) -> None:
+        server = handle.entry.id
+        self._refreshes.pop(server, None)
+        if self._handles.get(server) is not handle or handle.state != "ready":
+            return
+        task = self._listing.get(server)
+        if task is not None and not task.done():
+            # This one may have begun before the change.
+            self._refresh_soon(handle)
+        elif self._manifests.get(server) is None:
+            self._begin_listing(handle.entry, handle)
+
+    def _forget_refreshes(self) -> None:
+        timers, self._refreshes = list(self._refreshes.values()), {}
+        for timer in timers:
+            timer.cancel()
 
 
 def _retrieve(task: asyncio.Task[Manifest]) -> None:
     # Whoever waited may be gone, and that is no reason for a warning.
     if not task.cancelled():
         task.exception()
+
+
+def _counts(error: MCPError) -> bool:
+    """Tell whether an error of a call speaks against the tool: not where we ended the call, or the server said no."""
+    if error.context.get("deliberate") or error.context.get("queued"):
+        return False
+    if isinstance(error, MCPTimeoutError | MCPServerDiedError | MCPProtocolError):
+        return True
+    status = error.context.get("status")
+    if isinstance(status, int):
+        return status >= 500
+    return isinstance(error, MCPConnectError) and error.context.get("transient") is True
 
 
 def _missing(server: str, name: str, manifest: Manifest, reason: str | None) -> MCPError:

@@ -157,6 +157,11 @@ class ManifestCache:
         self._clock = clock
         self._kept: dict[str, tuple[float, Manifest]] = {}
 
+    @property
+    def keeps(self) -> bool:
+        """Whether manifests are kept at all."""
+        return self._seconds > 0
+
     def get(self, server: str) -> Manifest | None:
         """Return the manifest of a server while it is fresh."""
         if (kept := self._kept.get(server)) is None:

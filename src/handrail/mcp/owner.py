@@ -331,7 +331,9 @@ class ServerHandle:
             raise self._closed_error()
 
     def _closed_error(self) -> MCPError:
-        return MCPConnectError(f"the connection to server {self.entry.id!r} was closed", server=self.entry.id)
+        return MCPConnectError(
+            f"the connection to server {self.entry.id!r} was closed", server=self.entry.id, deliberate=True
+        )
 
     # The connection, in the owner's task.
 
@@ -364,11 +366,13 @@ class ServerHandle:
         logging.getLogger("stamina").addHandler(_silence)
         seconds = self.entry.timeout_ms / 1000
         # Those who wait learn of the deadline at once, and not after what hangs has been cleaned up.
-        timer = asyncio.get_running_loop().call_later(seconds, self._too_late, life)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        timer = loop.call_at(deadline, self._too_late, life)
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(deadline):
                 attempts = stamina.retry_context(
-                    on=_may_pass,
+                    on=functools.partial(_may_pass, deadline=deadline),
                     attempts=self.entry.max_retries + 1,
                     timeout=None,
                     wait_initial=_FIRST_WAIT,
@@ -411,12 +415,14 @@ class ServerHandle:
         return error
 
 
-def _may_pass(error: Exception) -> bool | float:
+def _may_pass(error: Exception, deadline: float) -> bool | float:
     """Tell whether to try again, or after how many seconds, where the server has said so."""
     if not isinstance(error, MCPError) or error.context.get("transient") is not True:
         return False
-    wait = retry_after(error.context.get("retry_after"))
-    return True if wait is None else wait
+    wait = error.context.get("retry_after")
+    if not isinstance(wait, float):
+        return True
+    return wait if wait < deadline - asyncio.get_running_loop().time() else False
 
 
 def _after(seconds: float | None) -> float | None:

@@ -20,12 +20,12 @@ _SHOWN = 2_000
 
 
 def read_result(server: str, raw: Mapping[str, Any]) -> RemoteResult:
-    """Turn the result of ``tools/call`` into a :class:`~handrail.tool.RemoteResult`.
+    """Turn the result of ``tools/call`` into a :class:`~handrail.tools.RemoteResult`.
 
     A content block of a kind that we do not know becomes text that says so.
 
     Raises:
-        MCPProtocolError: If the server asks for something instead of answering.
+        MCPProtocolError: If the server asks for something instead of answering, or its answer is too long.
     """
     if raw.get("resultType") == "input_required":
         raise MCPProtocolError(
@@ -37,11 +37,27 @@ def read_result(server: str, raw: Mapping[str, Any]) -> RemoteResult:
         content = [{"type": "text", "text": content}]
     blocks = cast("list[object]", content) if isinstance(content, list) else []
     structured: object = raw.get("structuredContent")
+    parts = tuple(part for block in blocks for part in _parts(block))
+    if (size := sum(_size(part) for part in parts)) > RESULT_CAP:
+        raise MCPProtocolError(
+            f"server {server!r} sent a result of {size} bytes, and {RESULT_CAP} is the most that is taken",
+            server=server,
+        )
     return RemoteResult(
-        parts=tuple(part for block in blocks for part in _parts(block)),
+        parts=parts,
         structured=UNSET if structured is None else structured,
         is_error=raw.get("isError") is True,
     )
+
+
+def _size(part: Part) -> int:
+    match part:
+        case Text(text):
+            return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        case Media(data):
+            return len(data)
+        case _:
+            return 0
 
 
 def _parts(block: object) -> list[Part]:

@@ -7,7 +7,9 @@ SDK would refuse a whole answer for one detail that it does not know.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import re
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +21,7 @@ import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError as SDKError
 from mcp.shared.message import SessionMessage
 from pydantic import BaseModel, Field, ValidationError
@@ -34,7 +37,7 @@ from handrail.mcp.entry import HTTPTransport, MCPServerEntry, SSETransport, Stdi
 from handrail.mcp.httplink import HTTPFailure, http_client, unreachable
 from handrail.mcp.httplink import failures as http_failures
 from handrail.mcp.launch import child_environment, resolve_command, resolve_secrets
-from handrail.mcp.link import ConnectionEnded, Link, RemoteFailure
+from handrail.mcp.link import ConnectionEnded, Link, NotRun, RemoteFailure
 from handrail.mcp.pipe import StdioPipe
 from handrail.mcp.results import RESULT_CAP
 from handrail.mcp.shim import RAW, Shim
@@ -48,6 +51,18 @@ Servers of the older kind may ignore it; they are then greeted in the older way.
 """
 
 _CANCEL_WRITE = 0.25
+_LISTEN_AGAIN = 1.0
+_LISTEN_AGAIN_LONGEST = 60.0
+_SHOWN = 200
+_SDK_WORDS: dict[int, tuple[str, ...]] = {
+    types.CONNECTION_CLOSED: ("SSE stream ",),
+    types.PARSE_ERROR: ("Failed to parse ",),
+    types.INVALID_REQUEST: ("Unexpected content type", "server answered a request with 202", "Redirect to "),
+}
+"""How the SDK begins what it says in the server's place, when an answer over HTTP cannot be used."""
+
+_GREETING_CODES = frozenset({types.INVALID_REQUEST, -32002})
+_GREETING = re.compile(r"\binitializ(?:e|ed|ation)\b", re.IGNORECASE)
 for _name in ("mcp", "client"):
     # Both are loggers of the SDK. What they tell of a broken connection is in our errors already.
     logging.getLogger(_name).addHandler(logging.NullHandler())
@@ -188,6 +203,7 @@ class Session:
 
         Raises:
             ConnectionEnded: If the connection ended first.
+            NotRun: If the server refuses the request before running anything.
             RemoteFailure: If the server answers with a JSON-RPC error.
             MCPTimeoutError: If the answer takes longer than ``seconds``.
             MCPError: For everything else that goes wrong.
@@ -233,24 +249,42 @@ class Session:
         if error.code == types.REQUEST_TIMEOUT and error.message.endswith("timed out"):
             return MCPTimeoutError(f"server {server!r} did not answer in time", server=server)
         data: object = error.data
-        if isinstance(data, dict) and RAW in data:
-            return MCPProtocolError(f"server {server!r}: {error.message}", server=server)
-        return RemoteFailure(error.code, error.message)
+        marked = isinstance(data, dict) and RAW in data
+        if marked or (self.link.pipe is None and error.message.startswith(_SDK_WORDS.get(error.code, ()))):
+            return MCPProtocolError(f"server {server!r}: {error.message[:_SHOWN]}", server=server)
+        failure = RemoteFailure(error.code, error.message)
+        if not self.legacy and error.code in _GREETING_CODES and _GREETING.search(error.message):
+            # It answered the newer question, and now wants the older greeting all the same.
+            return NotRun(failure, renew="wants the older greeting", legacy=True)
+        return failure
 
-    def _http_failed(self, error: SDKError, failure: HTTPFailure) -> MCPError | None:
+    def _http_failed(self, error: SDKError, failure: HTTPFailure) -> Exception | None:
+        # What the SDK says where the server's answer did not say anything that it understands.
         plain = error.message in ("Server returned an error response", "Session terminated", "Not Found")
-        if failure.status in (400, 404):
-            if not plain:
-                return None
+        if failure.in_session and self._session_lost(error, failure.status, plain):
             # A server that was restarted does not know the session any more.
-            self.link.end("does not know this session any more")
-            return MCPServerDiedError(
-                f"server {self.link.server!r} does not know this session any more",
-                hint="it was restarted, or it ended the session; the next call connects again",
-                server=self.link.server,
-                status=failure.status,
+            lost = "does not know this session any more"
+            return NotRun(
+                MCPServerDiedError(
+                    f"server {self.link.server!r} {lost}",
+                    hint="it was restarted, or it ended the session; the next call connects again",
+                    server=self.link.server,
+                    status=failure.status,
+                ),
+                renew=lost,
             )
-        return unreachable(self.link.server, failure)
+        if failure.status in (400, 404) and not plain:
+            return None
+        told = unreachable(self.link.server, failure)
+        if failure.status in (429, 503) and failure.retry_after is not None:
+            return NotRun(told, wait=failure.retry_after)
+        return told
+
+    @staticmethod
+    def _session_lost(error: SDKError, status: int | None, plain: bool) -> bool:
+        if status == 404:
+            return plain or error.code != types.METHOD_NOT_FOUND
+        return status == 400 and (plain or "session" in error.message.lower())
 
 
 @asynccontextmanager
@@ -280,7 +314,8 @@ async def open_session(entry: MCPServerEntry, link: Link, *, mode: str) -> Async
             async with client:
                 http_failures.set(None)
                 ready = True
-                yield Session(client, shim, link)
+                async with _listening(client, link):
+                    yield Session(client, shim, link)
     except (Exception, BaseExceptionGroup) as error:
         failed = _leaf(error)
         if not isinstance(failed, Exception):
@@ -294,6 +329,44 @@ async def open_session(entry: MCPServerEntry, link: Link, *, mode: str) -> Async
             link.end()
     if failed is not None:
         raise await _connect_error(entry.id, failed, link, failures)
+
+
+@asynccontextmanager
+async def _listening(client: Client, link: Link) -> AsyncGenerator[None]:
+    """Keep open the stream by which a server of the newer protocol says that its tools are others now."""
+    tools = client.server_capabilities.tools
+    if client.session.discover_result is None or tools is None or not tools.list_changed:
+        yield
+        return
+    task = asyncio.get_running_loop().create_task(_listen(client, link), name=f"listen to {link.server}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([task])
+
+
+async def _listen(client: Client, link: Link) -> None:
+    wait = _LISTEN_AGAIN
+    again = False
+    while not link.over.is_set():
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                if again:
+                    # What changed while nobody listened was not told.
+                    link.tools_changed()
+                async for _ in changes:
+                    # The shim has told it already; an event only shows that the stream is good.
+                    wait = _LISTEN_AGAIN
+        except SDKError as error:
+            if error.code == types.METHOD_NOT_FOUND or _closed(error):
+                return
+        except (SubscriptionLost, TimeoutError):
+            pass
+        await asyncio.sleep(wait)
+        wait = min(2 * wait, _LISTEN_AGAIN_LONGEST)
+        again = True
 
 
 @asynccontextmanager

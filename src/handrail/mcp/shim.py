@@ -54,7 +54,7 @@ class Shim:
 
     def outgoing(self, message: types.JSONRPCMessage) -> None:
         """Note what is asked, and what is given up."""
-        if isinstance(message, types.JSONRPCRequest):
+        if isinstance(message, types.JSONRPCRequest) and message.method != "subscriptions/listen":
             self._methods[message.id] = message.method
             if message.method == "server/discover" and (pipe := self._link.pipe) is not None:
                 self._start_probe(pipe, message.id)
@@ -66,6 +66,8 @@ class Shim:
     def incoming(self, message: types.JSONRPCMessage) -> types.JSONRPCMessage:
         """Put an empty result in place of one that the SDK must not judge."""
         self._noise = 0
+        if isinstance(message, types.JSONRPCNotification) and message.method == "notifications/tools/list_changed":
+            self._link.tools_changed()
         if not isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
             return message
         key = self._key(message.id)
