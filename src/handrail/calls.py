@@ -280,7 +280,8 @@ class _Flight:
         if tool.needs_approval is not False and tool.approval_needed(parsed):
             decision = stricter(decision, Decision("ask", "needs-approval", f"{tool.name} needs a person's approval"))
         if type(scope.policy) is not AllowAll:
-            decision = stricter(decision, await self.ask_policy(tool, parsed))
+            said = await self.ask_policy(tool, parsed)
+            decision = said if decision is ALLOW else stricter(decision, said)
         if decision.verdict == "allow":
             return decision
         self.emit_decided(tool, decision)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import (
@@ -138,7 +138,7 @@ async def converse(
         if not requests:
             if getattr(response, "state", None) == "suspended" and (suspended := suspended + 1) <= MAX_CONTINUATIONS:
                 continue
-            conversation.output = _text(response)
+            conversation.output = _answer(model, response)
             return
         suspended = 0
         calls = [Call(part.tool_name, _arguments(part, views), part.tool_call_id) for part in requests]
@@ -298,6 +298,13 @@ def _marks(label: Label) -> dict[str, Any]:
     return {"integrity": label.integrity, "source": label.source, "server": label.server}
 
 
+Word = TypeVar("Word", bound=str)
+
+
+def _known(said: object, words: Sequence[Word]) -> Word | None:
+    return next((word for word in words if word == said), None)
+
+
 def labels(history: Sequence[ModelMessage], at: float) -> dict[str, Label]:
     """The labels of the results in a conversation, by their calls' ids. One without a readable label is tainted."""
     found: dict[str, Label] = {}
@@ -307,8 +314,8 @@ def labels(history: Sequence[ModelMessage], at: float) -> dict[str, Label]:
                 metadata: Any = part.metadata
                 marks = cast("dict[str, Any]", metadata) if isinstance(metadata, dict) else {}
                 server = marks.get("server") if isinstance(marks.get("server"), str) else None
-                integrity = marks["integrity"] if marks.get("integrity") in INTEGRITIES else "untrusted"
-                source = marks["source"] if marks.get("source") in SOURCES else "derived"
+                integrity = _known(marks.get("integrity"), INTEGRITIES) or "untrusted"
+                source = _known(marks.get("source"), SOURCES) or "derived"
                 found[part.tool_call_id] = Label(source, integrity, part.tool_name, server, part.tool_call_id, at=at)
     return found
 
@@ -332,6 +339,21 @@ def _stop_if_stuck(conversation: Conversation) -> None:
 def _instructions(conversation: Conversation) -> str | None:
     last = conversation.messages[-1]
     return last.instructions if isinstance(last, ModelRequest) else None
+
+
+def _answer(model: Model, response: ModelResponse) -> str:
+    """The text of a last response. None at all is an answer, unless something is known to have cut it off."""
+    text = _text(response)
+    if not text and (hint := _CUT_OFF.get(response.finish_reason or "")) is not None:
+        raise ModelError(f"the model {model.model_name} gave no answer", hint=hint, model=model.model_name)
+    return text
+
+
+_CUT_OFF: Mapping[str, str] = {
+    "length": "it ran out of tokens before it wrote anything: raise max_tokens in the agent's settings",
+    "content_filter": "the provider's content filter kept it from answering",
+    "error": "the provider reports that the answer failed",
+}
 
 
 def _text(response: ModelResponse) -> str:

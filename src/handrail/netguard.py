@@ -92,7 +92,10 @@ _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _NUMBER = re.compile(r"0[xX][0-9A-Fa-f]*|[0-9]+")
 _PORTS = {"http": 80, "https": 443}
 _MOST_ANSWERS = 8
-"""How many answers of a resolver are tried one after the other."""
+"""How many answers of a resolver are tried."""
+
+_STAGGER = 0.25
+"""How many seconds an address has to itself before the next one is tried beside it."""
 
 _SLICE = 64 * 1024
 _STREAM_TYPE = "text/event-stream"
@@ -316,7 +319,7 @@ class _PinnedBackend:
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Resolve once, check all answers, and connect to the first of them that takes the connection."""
+        """Resolve once, check all answers, and connect to the one of them that takes the connection first."""
         import httpcore2
 
         loop = asyncio.get_running_loop()
@@ -328,15 +331,12 @@ class _PinnedBackend:
             raise httpcore2.ConnectTimeout(f"{host!r} was not resolved in time") from None
         except OSError as error:
             raise httpcore2.ConnectError(f"{host!r} could not be resolved: {error.strerror}") from None
-        failed: Exception = httpcore2.ConnectError(host)
-        for number, address in enumerate(addresses):
-            # An address that swallows everything must not cost the others their turn.
-            share = None if deadline is None else max(deadline - loop.time(), 0) / (len(addresses) - number)
-            try:
-                return await self._connector.connect_tcp(address, port, share, local_address, socket_options)
-            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
-                failed = error
-        raise failed
+
+        def connect(address: str) -> Awaitable[httpcore2.AsyncNetworkStream]:
+            left = None if deadline is None else max(deadline - loop.time(), 0.0)
+            return self._connector.connect_tcp(address, port, left, local_address, socket_options)
+
+        return await (connect(addresses[0]) if len(addresses) == 1 else _race(connect, addresses))
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         allow_private = self._allow_private()
@@ -353,6 +353,43 @@ class _PinnedBackend:
     async def sleep(self, seconds: float) -> None:
         """Wait, for the pool."""
         await asyncio.sleep(seconds)
+
+
+async def _race(
+    connect: Callable[[str], Awaitable[httpcore2.AsyncNetworkStream]], addresses: Sequence[str]
+) -> httpcore2.AsyncNetworkStream:
+    """Try one address after the other, beside those that have not answered yet, so that a dead one costs little."""
+    waiting = list(addresses)
+    running: set[asyncio.Future[httpcore2.AsyncNetworkStream]] = set()
+    failed: BaseException | None = None
+    won: httpcore2.AsyncNetworkStream | None = None
+    try:
+        while won is None and (waiting or running):
+            if waiting:
+                running.add(asyncio.ensure_future(connect(waiting.pop(0))))
+            seconds = _STAGGER if waiting else None
+            ended, _ = await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for one in ended:
+                if one.exception() is not None:
+                    running.discard(one)
+                    failed = one.exception()
+                elif won is None:
+                    running.discard(one)
+                    won = one.result()
+    finally:
+        await _abandon(running)
+    if won is None:
+        assert failed is not None
+        raise failed
+    return won
+
+
+async def _abandon(attempts: Iterable[asyncio.Future[httpcore2.AsyncNetworkStream]]) -> None:
+    for one in attempts:
+        one.cancel()
+    for ended in await asyncio.gather(*attempts, return_exceptions=True):
+        if not isinstance(ended, BaseException):
+            await ended.aclose()
 
 
 class PinnedTransport:

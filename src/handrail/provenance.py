@@ -14,8 +14,8 @@ Source = Literal["builtin", "custom_tool", "mcp_tool", "tool_node", "agent_respo
 Integrity = Literal["user", "system", "internal", "untrusted"]
 """How far the text of a value may be trusted, from the user's own words down to anybody's."""
 
-SOURCES: frozenset[str] = frozenset(get_args(Source))
-INTEGRITIES: frozenset[str] = frozenset(get_args(Integrity))
+SOURCES: tuple[Source, ...] = get_args(Source)
+INTEGRITIES: tuple[Integrity, ...] = get_args(Integrity)
 
 _RANK: Mapping[Integrity, int] = {"user": 3, "system": 2, "internal": 1, "untrusted": 0}
 

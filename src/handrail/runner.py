@@ -6,7 +6,7 @@ import asyncio
 import copy
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
@@ -108,10 +108,10 @@ def run_sync(target: Agent, input: str, **options: Unpack[RunOptions]) -> RunRes
     return asyncio.run(run(target, input, **options))
 
 
-async def stream(target: Agent, input: str, **options: Unpack[RunOptions]) -> AsyncIterator[Event]:
+async def stream(target: Agent, input: str, **options: Unpack[RunOptions]) -> AsyncGenerator[Event, None]:
     """Run an agent and give its events as they happen, with the text as it arrives. Takes what ``run`` takes.
 
-    The last event is ``RunFinished``. Leaving the loop early cancels the run.
+    The last event is ``RunFinished``. Leaving the loop early cancels the run; ``contextlib.aclosing`` waits for that.
 
     Raises:
         PreflightError: As ``run``.

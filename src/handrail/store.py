@@ -135,11 +135,7 @@ class _Address:
         text = _words(error)
         for secret in self.secrets:
             text = text.replace(secret, "***")
-        hint = None
-        if "unable to open database file" in text:
-            hint = "does the directory exist, and may this process write to it?"
-        elif "database is locked" in text:
-            hint = "another process has been writing for too long"
+        hint = "another process has been writing for too long" if "database is locked" in text else None
         return StoreError(f"the database {self.shown} failed: {text}", hint=hint, database=self.shown)
 
 
@@ -182,7 +178,8 @@ class Store:
     """A database, for any number of tasks, and for one event loop after another.
 
     Connections belong to the loop in which they were opened, and are closed when it ends. A database in memory
-    (``sqlite://``) lasts until the store is closed, and takes one transaction at a time.
+    (``sqlite://``) lasts until the store is closed; it takes one transaction at a time, so one inside of another
+    waits for ever.
 
     Args:
         url: ``sqlite:///path``, ``sqlite://`` or ``postgresql://...``. Its password is never shown.
@@ -253,8 +250,7 @@ class Store:
             await held.keep(self._engines)
             if self._checked:
                 return
-            if self._address.path is not None:
-                _create(self._address.path)
+            _create(self._address)
             async with held.engine.connect() as connection:
                 await connection.execution_options(**{_WRITES: False})
                 revision = await connection.run_sync(_revision)
@@ -316,7 +312,7 @@ def _open(address: _Address) -> AsyncEngine:
 
 
 @contextmanager
-def _blocking(address: _Address) -> Generator[sa.Connection]:
+def _blocking(address: _Address, *, write: bool = True) -> Generator[sa.Connection]:
     """One transaction on a connection of its own, for a thread."""
     try:
         arguments = {} if address.is_sqlite else _connect_args(address)
@@ -325,8 +321,10 @@ def _blocking(address: _Address) -> Generator[sa.Connection]:
                 address.synchronous, poolclass=NullPool, hide_parameters=True, connect_args=arguments
             )
         _prepare(engine, address)
-        with engine.connect() as connection, connection.begin():
-            yield connection
+        with engine.connect() as connection:
+            connection.execution_options(**{_WRITES: write})
+            with connection.begin():
+                yield connection
     except SQLAlchemyError as error:
         raise address.failure(error) from None
 
@@ -354,9 +352,14 @@ def _prepare(engine: sa.Engine, address: _Address) -> None:
         # The driver begins no transaction by itself then; the next function does.
         connection.isolation_level = None
         cursor = connection.cursor()
-        for pragma in (f"busy_timeout = {_BUSY_MS}", "synchronous = NORMAL", "foreign_keys = ON"):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
+        try:
+            for pragma in (f"busy_timeout = {_BUSY_MS}", "synchronous = NORMAL", "foreign_keys = ON"):
+                cursor.execute(f"PRAGMA {pragma}")
+            cursor.close()
+        except BaseException:
+            # The file is no database. Nobody else closes a connection that was never handed out.
+            connection.close()
+            raise
 
     def begun(connection: sa.Connection) -> None:
         writes = connection.get_execution_options().get(_WRITES, True)
@@ -366,12 +369,29 @@ def _prepare(engine: sa.Engine, address: _Address) -> None:
     event.listen(engine, "begin", begun)
 
 
-def _create(path: Path) -> None:
-    """Create a database's file for its owner alone, since it may hold secrets."""
+def _create(address: _Address) -> None:
+    """Create a database's file for its owner alone, since it may hold secrets.
+
+    The asynchronous driver is not left to find out that it cannot be opened: it leaves a thread behind then.
+    """
+    path = address.path
+    if path is None or (path.is_file() and os.access(path, os.R_OK)):
+        return
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except OSError:
-        return  # it is there, or SQLite will say why it cannot be
+    except FileExistsError:
+        # Another process was faster, or what is there cannot be read.
+        failure = None if path.is_file() and os.access(path, os.R_OK) else "not a file that this process may read"
+    except OSError as error:
+        failure = error.strerror
+    else:
+        failure = None
+    if failure is not None:
+        raise StoreError(
+            f"the database {address.shown} cannot be opened: {failure}",
+            hint="does the directory exist, and may this process write to it?",
+            database=address.shown,
+        )
 
 
 def _revision(connection: sa.Connection) -> str | None:
@@ -400,7 +420,10 @@ def schema_version(url: str) -> str | None:
     Raises:
         StoreError: If the database cannot be read.
     """
-    with _blocking(_Address(url)) as connection:
+    address = _Address(url)
+    if address.path is not None and not address.path.exists():
+        return None
+    with _blocking(address, write=False) as connection:
         return _revision(connection)
 
 
@@ -414,8 +437,7 @@ def upgrade(url: str) -> str:
         StoreError: If the database fails, or was written by a newer version of Handrail.
     """
     address = _Address(url)
-    if address.path is not None:
-        _create(address.path)
+    _create(address)
     _upgrade(address)
     return SCHEMA
 

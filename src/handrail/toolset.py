@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from handrail.calls import Call, Scope, call_all
 from handrail.errors import (
@@ -281,7 +281,7 @@ async def resolve(
     builtins: Mapping[str, Tool] | None = None,
     agent_id: str | None = None,
     tags: Iterable[str] | None = None,
-    prefix: str = "auto",
+    prefix: Literal["auto", "always"] = "auto",
     where: str = "the agent",
 ) -> Toolset:
     """Find the implementation of everything on a ``tools=[...]`` list.
@@ -299,7 +299,10 @@ async def resolve(
 
     Raises:
         PreflightError: With every problem at once, if something has no implementation.
+        DefinitionError: If an entry, an implementation or an option cannot work.
     """
+    if prefix not in ("auto", "always"):
+        raise ToolDefinitionError(f"prefix must be 'auto' or 'always', not {prefix!r}")
     sources, brought = collect(entries, where=where)
     registered = register(tools, beside={**(implementations or {}), **brought})
     problems: list[Problem] = []

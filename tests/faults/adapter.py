@@ -62,5 +62,3 @@ class Lib:
 
     def import_schema(self, schema: Any) -> Any:
         return import_schema(schema)
-
-

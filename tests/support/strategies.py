@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Optional, Union, cast
 
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
@@ -358,6 +359,12 @@ def equal(left: Any, right: Any) -> bool:
     if dataclasses.is_dataclass(left):
         return equal(vars(left), vars(right))
     return left == right and repr(left) == repr(right) if isinstance(left, float) else left == right
+
+
+def accepts(schema: Any, value: Json, *, formats: bool = False) -> bool:
+    """Whether a value matches a schema, as jsonschema sees it."""
+    checker = Draft202012Validator.FORMAT_CHECKER if formats else None
+    return cast("Any", Draft202012Validator(schema, format_checker=checker)).is_valid(value)
 
 
 def for_schema(schema: Any, root: Any = None) -> st.SearchStrategy[Json]:

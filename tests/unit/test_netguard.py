@@ -228,6 +228,8 @@ class Recorder:
         self.asked: list[str] = []
         self.connected: list[tuple[str, int]] = []
         self.dead: set[str] = set()
+        self.silent: set[str] = set()
+        self.given_up: list[str] = []
         self.tls: list[str | None] = []
         self.written = b""
         self.wires: list[Wire] = []
@@ -248,6 +250,11 @@ class Recorder:
         self.connected.append((host, port))
         if host in self.dead:
             raise httpcore2.ConnectError(host)
+        if host in self.silent:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.given_up.append(host)
         self.wires.append(Wire(self, self.answers.pop(0)))
         return self.wires[-1]
 
@@ -340,6 +347,23 @@ async def test_the_next_address_is_tried() -> None:
     async with recorder.client() as client:
         with pytest.raises(httpx2.ConnectError):
             await client.get("http://two.example/")
+
+
+async def test_an_address_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that swallows everything is tried beside the next one, and given up when that one answers."""
+    monkeypatch.setattr("handrail.netguard._STAGGER", 0.02)
+    recorder = Recorder([OK], dns={"two.example": [[PUBLIC_6, PUBLIC]]})
+    recorder.silent = {PUBLIC_6}
+    async with recorder.client() as client:
+        assert (await client.get("http://two.example/")).text == "ok"
+    assert recorder.given_up == [PUBLIC_6]
+    # Whoever gives up the request leaves nothing behind.
+    recorder.silent.add(PUBLIC)
+    async with recorder.client() as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.get("http://two.example/"), 0.05)
+    assert sorted(recorder.given_up) == sorted([PUBLIC_6, PUBLIC_6, PUBLIC])
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_private_addresses_for_local_work() -> None:

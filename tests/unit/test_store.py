@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import re
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -96,9 +98,12 @@ async def test_a_server_that_is_not_there(tmp_path: Path, caplog: pytest.LogCapt
 
 async def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
     """A SQLite file that cannot be opened is a StoreError that says where to look."""
-    async with Store(f"sqlite:///{tmp_path}/none/handrail.db") as store:
-        with pytest.raises(StoreError, match="directory exist"):
-            await count(store)
+    for path in (f"{tmp_path}/none/handrail.db", f"{tmp_path}"):
+        async with Store(f"sqlite:///{path}") as store:
+            with pytest.raises(StoreError, match="directory exist"):
+                await count(store)
+        with pytest.raises(StoreError, match="cannot be opened"):
+            upgrade(f"sqlite:///{path}")
 
 
 async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
@@ -194,6 +199,19 @@ async def test_a_cancelled_block_is_rolled_back(url: str) -> None:
         await put(store, id="b")
 
 
+async def test_a_writer_that_does_not_end(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that waited too long for another process is a StoreError; reading goes on meanwhile."""
+    monkeypatch.setattr(store_module, "_BUSY_MS", 50)
+    async with Store(url) as store:
+        await put(store)
+        with contextlib.closing(sqlite3.connect(tmp_path / "handrail.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert await count(store) == 1
+            with pytest.raises(StoreError, match="writing for too long"):
+                await put(store, id="b")
+        await put(store, id="b")
+
+
 async def test_how_sqlite_is_set_up(tmp_path: Path, url: str) -> None:
     """A file has a write-ahead log and belongs to its owner alone; each connection waits for locks and keeps keys."""
     async with Store(url) as store, store.transaction(write=False) as connection:
@@ -276,9 +294,10 @@ def test_revisions_are_in_order() -> None:
     assert {len(revision) for revision in revisions} == {4}
 
 
-def test_migrations_and_tables_agree(url: str) -> None:
+def test_migrations_and_tables_agree(tmp_path: Path, url: str) -> None:
     """What the migrations make of an empty database is what the tables in the code say."""
     assert schema_version(url) is None
+    assert not (tmp_path / "handrail.db").exists()
     assert upgrade(url) == SCHEMA == schema_version(url)
     engine = sa.create_engine(url)
     with engine.connect() as connection:

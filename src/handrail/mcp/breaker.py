@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Breaker", "BreakerOptions", "BreakerState", "Permit"]
+__all__ = ["DEFAULT_OPTIONS", "Breaker", "BreakerOptions", "BreakerState", "Permit"]
 
 BreakerState = Literal["closed", "open", "half_open"]
 """What a breaker does with the next call."""
@@ -38,6 +38,10 @@ class BreakerOptions:
     def __post_init__(self) -> None:
         if self.failures < 1 or self.successes < 1 or self.cooldown_ms < 0:
             raise ValueError("failures and successes are at least 1, and the time to cool down is not negative")
+
+
+DEFAULT_OPTIONS = BreakerOptions()
+"""What a manager uses where it is told nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class Breaker:
         """Return the seconds until a call may be let through, as far as that depends on time alone."""
         if self._state != "open":
             return 0.0
-        return max(self._opened_at + self._cooldown - now, 0.0)
+        return max(self._cooldown - (now - self._opened_at), 0.0)
 
     def state(self, now: float) -> BreakerState:
         """Return what it does with the next call."""

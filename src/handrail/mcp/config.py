@@ -66,7 +66,8 @@ _LEFT_OUT = {
     "dev": "it is for those who develop the server",
 }
 
-_STRING = r'"(?:[^"\\]|\\.)*+"'
+# One that is not closed goes to the end, so that no part of the text is looked at twice.
+_STRING = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
 _COMMENT = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _COMMA = re.compile(rf"{_STRING}|,(?=[ \t\r\n]*+[\]}}])", re.DOTALL)
 _BRACED = re.compile(r"\$\{([^{}]*)\}")
@@ -452,7 +453,7 @@ def _env_lines(text: str) -> Iterable[tuple[str, str]]:
 
 def _fix(error: MCPEntryError, server: object) -> str | None:
     """Add to the hint what only the caller of the import can do about it."""
-    command: object = _mapping(cast("object", server)).get("command")
+    command: object = _mapping(server).get("command")
     if error.context.get("field") != "transport.command" or not isinstance(command, str):
         return error.hint
     program = re.split(r"[/\\]", command)[-1]
@@ -473,10 +474,10 @@ def _ends_in_sse(url: object) -> bool:
 
 
 def _object(given: Mapping[str, Any], key: str) -> dict[str, Any]:
-    value = given.get(key)
-    if value is not None and not isinstance(value, dict):
-        raise _Fault(f"{key} is not an object")
-    return _mapping(value)
+    value: object = given.get(key)
+    if value is None or isinstance(value, dict):
+        return _mapping(cast("object", value))
+    raise _Fault(f"{key} is not an object")
 
 
 def _text(name: str, value: object) -> str:

@@ -7,7 +7,7 @@ the whole session. Both are put right here.
 from __future__ import annotations
 
 import email.utils
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -35,6 +35,7 @@ class HTTPFailure:
         status: The status of the answer; None where there was none.
         reason: What happened, as the rest of a sentence about the server.
         retry_after: After how many seconds the server wants the request again, where it says so.
+        hint: What to do about it.
         in_session: Whether the request named a session.
         lasting: Whether another try would fail in the same way.
         too_long: Whether there was an answer, and it was longer than the cap.
@@ -43,6 +44,7 @@ class HTTPFailure:
     status: int | None
     reason: str
     retry_after: float | None = None
+    hint: str | None = None
     in_session: bool = False
     lasting: bool = False
     too_long: bool = False
@@ -58,18 +60,6 @@ def _note_failure(failure: HTTPFailure) -> None:
         noted.append(failure)
 
 
-async def _note_status(response: httpx2.Response) -> None:
-    if response.status_code >= 400 and _OWN not in response.extensions:
-        _note_failure(
-            HTTPFailure(
-                response.status_code,
-                f"answered HTTP {response.status_code}",
-                _retry_after(response.headers.get("retry-after")),
-                in_session=_SESSION in response.request.headers,
-            )
-        )
-
-
 class _CalmTransport(httpx2.AsyncBaseTransport):
     """Turns a request that could not be sent into an answer, so that it fails alone.
 
@@ -83,14 +73,16 @@ class _CalmTransport(httpx2.AsyncBaseTransport):
         try:
             response = await self._inner.handle_async_request(request)
         except RefusedURLError as error:
-            _note_failure(HTTPFailure(None, f"is not connected to: its address {error.message}", lasting=True))
+            more = "; HANDRAIL_ALLOW_PRIVATE_MCP_URLS=true allows it for local work" if error.private else ""
+            reason = f"is not connected to: its address {error.message}"
+            failure = HTTPFailure(None, reason, hint=error.hint + more, lasting=True)
         except httpx2.RequestError as error:
-            _note_failure(HTTPFailure(None, f"could not be reached: {type(error).__name__}"))
+            failure = HTTPFailure(None, f"could not be reached: {type(error).__name__}")
         else:
             assert isinstance(response.stream, httpx2.AsyncByteStream)
             response.stream = _CalmStream(response.stream)
             return response
-        return httpx2.Response(502, request=request, extensions={_OWN: True})
+        return httpx2.Response(502, request=request, extensions={_OWN: failure})
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -121,7 +113,10 @@ class _CalmStream(httpx2.AsyncByteStream):
 
 @asynccontextmanager
 async def http_client(
-    headers: dict[str, str], seconds: float, auth: httpx2.Auth | None = None
+    headers: dict[str, str],
+    seconds: float,
+    auth: httpx2.Auth | None = None,
+    on_lost: Callable[[HTTPFailure], None] | None = None,
 ) -> AsyncGenerator[httpx2.AsyncClient]:
     """Open a client for one server. Whatever is asked for through it goes to addresses that were checked.
 
@@ -129,7 +124,25 @@ async def http_client(
         headers: Sent with every request.
         seconds: Deadline for connecting and writing. A stream that is open may stay silent for five minutes.
         auth: What authorises the requests. Those of its own go the same way.
+        on_lost: For the older transport, where each message belongs to the session: called when one of them
+            failed, because the SDK sends no other after it.
     """
+
+    async def note_status(response: httpx2.Response) -> None:
+        own: HTTPFailure | None = response.extensions.get(_OWN)
+        if response.status_code < 400:
+            return
+        posted = response.request.method == "POST"
+        failure = own or HTTPFailure(
+            response.status_code,
+            f"answered HTTP {response.status_code}",
+            _retry_after(response.headers.get("retry-after")),
+            in_session=_SESSION in response.request.headers or (posted and on_lost is not None),
+        )
+        _note_failure(failure)
+        if posted and on_lost is not None:
+            on_lost(failure)
+
     guarded = PinnedTransport(allow_private=private_urls_allowed, body_cap=RESULT_CAP)
     async with httpx2.AsyncClient(
         headers=headers,
@@ -137,7 +150,7 @@ async def http_client(
         transport=_CalmTransport(guarded),
         trust_env=False,
         timeout=httpx2.Timeout(seconds, read=300.0),
-        event_hooks={"response": [_note_status]},
+        event_hooks={"response": [note_status]},
     ) as client:
         yield client
 
@@ -146,7 +159,7 @@ def unreachable(server: str, failure: HTTPFailure) -> MCPError:
     """Describe a server that did not take a request, or did not answer it in full."""
     if failure.too_long:
         return MCPProtocolError(f"server {server!r} {failure.reason}", server=server)
-    hint = "check the headers of its entry" if failure.status in (401, 403) else None
+    hint = "check the headers of its entry" if failure.status in (401, 403) else failure.hint
     return MCPConnectError(
         f"server {server!r} {failure.reason}",
         hint=hint,

@@ -27,7 +27,7 @@ from handrail.errors import (
     Problem,
     ToolDefinitionError,
 )
-from handrail.mcp.breaker import Breaker, BreakerOptions, Permit
+from handrail.mcp.breaker import DEFAULT_OPTIONS, Breaker, BreakerOptions, Permit
 from handrail.mcp.entry import MCPServerEntry
 from handrail.mcp.link import RemoteFailure
 from handrail.mcp.manifest import Manifest, ManifestCache, RemoteTool, read_manifest
@@ -70,7 +70,7 @@ class MCPConnectionManager:
         default_tool_timeout_ms: int = 30_000,
         cache_ttl_ms: int = 300_000,
         default_max_concurrent_calls: int = 0,
-        breaker: BreakerOptions | None = BreakerOptions(),
+        breaker: BreakerOptions | None = DEFAULT_OPTIONS,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if min(default_tool_timeout_ms, cache_ttl_ms, default_max_concurrent_calls) < 0:
@@ -270,7 +270,9 @@ class MCPConnectionManager:
         if self._breaker_options is None:
             yield
             return
-        breaker = self._breakers.setdefault(server, {}).setdefault(name, Breaker(self._breaker_options))
+        known = self._breakers.setdefault(server, {})
+        if (breaker := known.get(name)) is None:
+            breaker = known[name] = Breaker(self._breaker_options)
         permit = self._permit(breaker, server, name)
         try:
             yield

@@ -147,24 +147,29 @@ class ServerHandle:
         facts: dict[str, Any] = {}
         async with self._deadline(seconds, what, facts):
             deadline = _after(seconds)
-            if self._slots is not None:
-                facts["queued"] = True
-                await self._wait_for_slot(self._slots)
+            facts["queued"] = True
+            async with self._slot():
+                # A place that is free too late was no place.
+                _left(deadline)
                 facts.clear()
-            self._running += 1
-            try:
                 return await self._request(send, deadline)
-            finally:
-                self._running -= 1
-                if self._slots is not None:
-                    self._slots.release()
 
-    async def _wait_for_slot(self, slots: asyncio.Semaphore) -> None:
-        self._waiting += 1
+    @asynccontextmanager
+    async def _slot(self) -> AsyncGenerator[None]:
+        """Wait for a place among the calls that may be under way."""
+        if self._slots is not None:
+            self._waiting += 1
+            try:
+                await self._slots.acquire()
+            finally:
+                self._waiting -= 1
+        self._running += 1
         try:
-            await slots.acquire()
+            yield
         finally:
-            self._waiting -= 1
+            self._running -= 1
+            if self._slots is not None:
+                self._slots.release()
 
     async def list_page(self, cursor: str | None, *, seconds: float) -> dict[str, Any]:
         """Ask for one page of the tool list; raises like :meth:`call_tool`."""

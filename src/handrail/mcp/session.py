@@ -261,6 +261,7 @@ class Session:
     def _http_failed(self, error: SDKError, failure: HTTPFailure) -> Exception | None:
         # What the SDK says where the server's answer did not say anything that it understands.
         plain = error.message in ("Server returned an error response", "Session terminated", "Not Found")
+        plain = plain or _closed(error)
         if failure.in_session and self._session_lost(error, failure.status, plain):
             # A server that was restarted does not know the session any more.
             lost = "does not know this session any more"
@@ -384,7 +385,7 @@ async def _streams(entry: MCPServerEntry, link: Link, shim: Shim) -> AsyncGenera
         finally:
             await pipe.close()
         return
-    async with _dial(entry, transport) as (read, write):
+    async with _dial(entry, transport, link) as (read, write):
         yield _Reader(cast("_Receiver", read), shim, link), _Writer(cast("_Sender", write), shim, link)
 
 
@@ -399,7 +400,7 @@ async def _start(server: str, transport: StdioTransport) -> StdioPipe:
 
 @asynccontextmanager
 async def _dial(
-    entry: MCPServerEntry, transport: HTTPTransport | SSETransport
+    entry: MCPServerEntry, transport: HTTPTransport | SSETransport, link: Link
 ) -> AsyncGenerator[tuple[object, object]]:
     try:
         check_literal_url(transport.url)
@@ -414,7 +415,8 @@ async def _dial(
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            return cast("httpx2.AsyncClient", http_client(headers or {}, seconds, auth))
+            lost = http_client(headers or {}, seconds, auth, lambda failure: link.end(failure.reason))
+            return cast("httpx2.AsyncClient", lost)
 
         streams = sse_client(transport.url, headers, timeout=seconds, httpx_client_factory=make)
         async with cast("AbstractAsyncContextManager[tuple[object, object]]", streams) as pair:

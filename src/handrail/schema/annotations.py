@@ -74,15 +74,22 @@ def _plain_union(members: tuple[Any, ...]) -> Plain | None:
     if any(one is None for one in described):
         return None
     known = cast("list[Plain]", described)
-    json: Json = {"anyOf": [one.json for one in known]}
     if type(None) not in members:
-        return Plain(cs.union_schema([one.core for one in known]), json)
+        return Plain(cs.union_schema([one.core for one in known]), _any_of(known))
     others = [one for one, member in zip(known, members, strict=True) if member is not type(None)]
     if any(not one.json for one in others):
         return None
     inner = others[0].core if len(others) == 1 else cs.union_schema([one.core for one in others])
-    ordered = [one.json for one in others] + [{"type": "null"}]
-    return Plain(cs.nullable_schema(inner), {"anyOf": ordered})
+    return Plain(cs.nullable_schema(inner), _any_of([*others, Plain(cs.none_schema(), {"type": "null"})]))
+
+
+def _any_of(members: list[Plain]) -> Json:
+    """Describe a union, each member once."""
+    different: list[Json] = []
+    for member in members:
+        if member.json not in different:
+            different.append(member.json)
+    return different[0] if len(different) == 1 else {"anyOf": different}
 
 
 def _plain_literal(values: tuple[Any, ...]) -> Plain | None:

@@ -21,8 +21,8 @@ MAX_SCHEMA_BYTES = 1 << 20
 MAX_SCHEMA_DEPTH = 100
 """How deep a schema may nest."""
 
-MAX_REFERENCES = 20_000
-"""How many references the check of one value follows."""
+MAX_REFERENCES = 200
+"""How many references the check of a value follows for each value inside of it."""
 
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _DATA_KEYWORDS = frozenset({"const", "default", "enum", "examples"})
@@ -165,7 +165,7 @@ def make_validator(schema: Json) -> Any:
     from jsonschema import validators
 
     dialect = _dialect(schema)
-    left = [MAX_REFERENCES]
+    left = [0]
 
     def bounded(follow: Any) -> Any:
         def keyword(validator: Any, value: Any, instance: Any, within: Any) -> Any:
@@ -195,7 +195,7 @@ def first_error(schema: Json, value: Any, *, root: str = "the arguments") -> str
 
 
 def _first_problem(validator: Any, value: Any, root: str = "the arguments") -> str | None:
-    validator.left[0] = MAX_REFERENCES
+    validator.left[0] = MAX_REFERENCES * (10 + _count(value))
     try:
         error = next(iter(validator.iter_errors(value)), None)
     except RecursionError:
@@ -209,6 +209,13 @@ def _first_problem(validator: Any, value: Any, root: str = "the arguments") -> s
     from jsonschema import exceptions
 
     return _say(cast("Any", exceptions).best_match([error]) or error, root)
+
+
+def _count(value: Any) -> int:
+    """How many values there are inside of a value, itself included."""
+    if isinstance(value, dict):
+        return 1 + sum(map(_count, cast("Json", value).values()))
+    return 1 + sum(map(_count, cast("list[Any]", value))) if isinstance(value, list) else 1
 
 
 def _say(error: Any, root: str) -> str:

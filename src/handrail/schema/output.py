@@ -106,8 +106,8 @@ class TypedOutput(Output):
         try:
             return self._of_json.validate_json(text)
         except ValidationError as reason:
-            first = error if isinstance(value, str | int | float | bool | None) else reason
-            said = explain(first, from_json(text), None, root="the whole")
+            clearer = reason if _is_json(value) or isinstance(value, tuple) else error
+            said = explain(clearer, from_json(text), None, root="the whole")
             raise OutputError(f"the result does not match the output schema: {said}") from None
 
     def _describe(self, label: str) -> Json:
@@ -118,6 +118,17 @@ class TypedOutput(Output):
                 f"{label}: the return annotation cannot be described as JSON: {undescribable(error)}",
                 hint="return a type with a JSON form, or leave the annotation out",
             ) from None
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a container holds plain JSON values only, so that its JSON form is what is to be explained."""
+    if type(value) is dict:
+        return all(_is_json(item) or _is_scalar(item) for item in cast("Json", value).values())
+    return type(value) is list and all(_is_json(item) or _is_scalar(item) for item in cast("list[Any]", value))
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or type(value) in (str, int, float, bool)
 
 
 class ForeignOutput(Output):

@@ -37,12 +37,14 @@ class _Place(NamedTuple):
     Attributes:
         holder: What holds the value.
         keys: The way to the value.
-        branch: Which member of a union refused it; empty outside of unions.
+        union: The way to the outermost union around it.
+        member: Which member of that union refused it; empty outside of unions.
     """
 
     holder: Any
     keys: tuple[int | str, ...]
-    branch: tuple[object, ...]
+    union: tuple[int | str, ...] = ()
+    member: tuple[object, ...] = ()
 
     @property
     def path(self) -> str:
@@ -98,16 +100,18 @@ def _place(sent: Any, problem: ErrorDetails) -> _Place:
     location = problem["loc"]
     holder, node = None, sent
     keys: list[int | str] = []
-    branch: tuple[object, ...] = ()
+    union: tuple[int | str, ...] = ()
+    members: list[object] = []
     for i, key in enumerate(location):
         if _has(node, key):
             holder, node = node, node[key]
             keys.append(key)
         elif i == len(location) - 1 and problem["type"] in _MISSING:
             keys.append(key)
-        elif key != "[key]" and not branch:
-            branch = (*keys, "|", key)
-    return _Place(holder, tuple(keys), branch)
+        elif key != "[key]" and (not members or len(keys) == len(union)):
+            union = tuple(keys)
+            members.append(key)
+    return _Place(holder, tuple(keys), union, tuple(members))
 
 
 def _has(node: Any, key: int | str) -> bool:
@@ -118,16 +122,16 @@ def _has(node: Any, key: int | str) -> bool:
 
 def _likeliest(found: list[tuple[_Place, ErrorDetails]]) -> list[tuple[_Place, ErrorDetails]]:
     """Of each union keep the members that came nearest: those that took the value itself, with the fewest problems."""
-    costs: dict[tuple[object, ...], dict[object, tuple[bool, int]]] = {}
+    costs: dict[tuple[int | str, ...], dict[tuple[object, ...], tuple[bool, int]]] = {}
     for place, _ in found:
-        if place.branch:
-            members = costs.setdefault(place.branch[:-1], {})
-            outright, count = members.get(place.branch[-1], (False, 0))
-            members[place.branch[-1]] = (outright or len(place.keys) <= len(place.branch) - 2, count + 1)
+        if place.member:
+            members = costs.setdefault(place.union, {})
+            outright, count = members.get(place.member, (False, 0))
+            members[place.member] = (outright or place.keys == place.union, count + 1)
     return [
         (place, problem)
         for place, problem in found
-        if not place.branch or costs[place.branch[:-1]][place.branch[-1]] == min(costs[place.branch[:-1]].values())
+        if not place.member or costs[place.union][place.member] == min(costs[place.union].values())
     ]
 
 
@@ -187,7 +191,7 @@ def _repair(
     if not _has(holder, keys[-1]):
         return
     sent = holder[keys[-1]]
-    path = _Place(holder, keys, ()).path
+    path = _Place(holder, keys).path
     if sent is None and len(keys) == 1 and keys[0] not in required:
         del holder[keys[0]]
         repairs.append(f"{path}: null for an optional argument: left out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import collections.abc
+import copy
 import functools
 import inspect
 import sys
@@ -183,11 +184,21 @@ def _parameter(parameter: inspect.Parameter, annotation: Any, reserved: set[str]
         default = next((found for field in fields if (found := _field_default(field)) is not MISSING), MISSING)
     alias = next((found for field in fields if (found := field.validation_alias or field.alias)), None)
     key = alias if isinstance(alias, str) else parameter.name
+    if alias is not None:  # done with: pydantic warns of an alias outside of a model
+        annotation = Annotated[(get_args(annotation)[0], *map(_without_alias, annotation.__metadata__))]
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         annotation = get_args(annotation)[0] if get_origin(annotation) in _UNPACK else list[annotation]
         return Parameter(parameter.name, key, annotation, ABSENT, parameter.kind, text)
     held = frozenset(reserved) if parameter.kind is inspect.Parameter.VAR_KEYWORD else frozenset[str]()
     return Parameter(parameter.name, key, annotation, default, parameter.kind, text, held)
+
+
+def _without_alias(item: Any) -> Any:
+    if not isinstance(item, FieldInfo):
+        return item
+    bare = copy.copy(item)
+    bare.alias = bare.validation_alias = bare.serialization_alias = None
+    return bare
 
 
 def _field_default(field: FieldInfo) -> Any:

@@ -47,9 +47,9 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "complex": (r".+", "text such as 1+2j"),
 }
 _PARSERS = {
-    kind: SchemaValidator(cast("CoreSchema", {"type": kind, "microseconds_precision": "error"}))
+    kind: SchemaValidator(cast("CoreSchema", {"type": kind, "strict": True, "microseconds_precision": "error"}))
     for kind in ("datetime", "time", "timedelta")
-} | {"date": SchemaValidator(cs.date_schema())}
+} | {"date": SchemaValidator(cs.date_schema(strict=True))}
 _JSON_TYPES = (str, bool, int, float, list, dict, type(None))
 
 
@@ -150,7 +150,7 @@ class _Strict:
         if kind in _TEXTS:
             return _before(_text_check(kind), node)
         if kind == "union" and node.get("mode") != "left_to_right":
-            node["choices"] = sorted(node["choices"], key=_is_other)
+            return _text_first(node)
         if kind == "named-tuple":
             return _before(_check_list, node)
         if kind == "decimal":
@@ -165,7 +165,7 @@ class _Strict:
         forms = [_json_form(value) for value in values]
         if not self._arguments:
             return _before(_same_kind_check(forms), node)
-        check = _flag_check(node["cls"]) if _is_flag(node) else _table_check(values, forms, node.get("missing"), key)
+        check = _flag_check(node["cls"]) if _is_flag(node) else _table_check(values, forms, _missing(node), key)
         return cs.no_info_plain_validator_function(check, ref=node.get("ref"))
 
 
@@ -215,10 +215,19 @@ def _refusal(expected: str) -> PydanticCustomError:
     return PydanticCustomError(FORM_ERROR, cast("Any", "Input should be {expected}"), {"expected": expected})
 
 
-def _is_other(choice: Any) -> bool:
-    """Whether a member of a union is anything but text: text comes first, so that it stays text."""
-    core = cast("tuple[Any, ...]", choice)[0] if isinstance(choice, tuple) else choice
-    return cast("Node", core).get("type") != "str"
+def _text_first(union: Node) -> Node:
+    """Let text stay text in a union that takes any text, whatever else could be made of it."""
+    choices: list[Any] = union["choices"]
+    texts: list[Any] = [one for one in choices if isinstance(one, dict) and _takes_any_text(cast("Node", one))]
+    others = [one for one in choices if one not in texts]
+    if not texts or not others:
+        return union
+    rest = others[0] if len(others) == 1 else {"type": "union", "choices": others}
+    return {**union, "choices": [texts[0], rest], "mode": "left_to_right"}
+
+
+def _takes_any_text(core: Node) -> bool:
+    return core.get("type") == "str" and not core.keys() - {"type", "strict", "metadata", "ref"}
 
 
 def _text_check(kind: str) -> Callable[[Any], Any]:
@@ -276,7 +285,20 @@ def _boolean_key(text: Any) -> Any:
 _KEYS: dict[str, Callable[[Any], Any]] = {"int": _integer_key, "float": _number_key, "bool": _boolean_key}
 
 
-def _table_check(values: list[Any], forms: list[Any], missing: Any, key: bool) -> Callable[[Any], Any]:
+def _missing(node: Node) -> Callable[[Any], Any]:
+    """How an enum finds members by other values than theirs."""
+    own: Callable[[Any], Any] = node["cls"]._missing_ if node["type"] == "enum" else lambda _: None
+
+    def find(value: Any) -> Any:
+        try:
+            return own(value)
+        except Exception:
+            return None
+
+    return find
+
+
+def _table_check(values: list[Any], forms: list[Any], missing: Callable[[Any], Any], key: bool) -> Callable[[Any], Any]:
     table = {_exact(form): value for form, value in reversed(list(zip(forms, values, strict=True)))}
     if key:
         table |= {("s", _key_text(form)): table[_exact(form)] for form in forms}
@@ -288,7 +310,7 @@ def _table_check(values: list[Any], forms: list[Any], missing: Any, key: bool) -
             return found
         if any(value is one for one in values):
             return value
-        if missing is not None and (made := missing(value)) is not None:
+        if (made := missing(value)) is not None:
             return made
         raise _refusal(expected)
 

@@ -5,11 +5,20 @@ The path chooses the way. ``/sse`` speaks the older transport with server-sent e
 
 from __future__ import annotations
 
+import gzip
 import json
 import queue
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+
+FORGETS = {
+    "/forgets": (404, b""),
+    "/forgets-404": (404, b'{"jsonrpc": "2.0", "id": null, "error": {"code": -32001, "message": "Session not found"}}'),
+    "/forgets-400": (400, b'{"jsonrpc": "2.0", "error": {"code": -32000, "message": "No valid session ID provided"}}'),
+    "/forgets-id": (400, b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "Unknown session"}}'),
+}
+"""How servers say that they do not know a session, by path."""
 
 TOOL = {"name": "echo", "description": "Echo.", "inputSchema": {"type": "object"}}
 
@@ -19,7 +28,8 @@ class FaultHTTPServer(ThreadingHTTPServer):
 
     Attributes:
         seen: Path, method and headers of each message that came.
-        restarted: Set it to make the server forget its sessions.
+        retry_after: What a server that is busy says.
+        session: Give it another number to make the server forget its sessions.
     """
 
     daemon_threads = True
@@ -30,6 +40,7 @@ class FaultHTTPServer(ThreadingHTTPServer):
         self.session = 1
         self.outbox: queue.Queue[bytes | None] = queue.Queue()
         self.failures = 0
+        self.retry_after = "0"
         self.release = threading.Event()
 
     def url(self, path: str) -> str:
@@ -64,17 +75,34 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
-        if self.path != "/sse":
+        if self.path.startswith("/sse"):
+            # What the last stream was told is not for this one.
+            last, self.server.outbox = self.server.outbox, queue.Queue()
+            last.put(None)
+            endpoint = f"event: endpoint\ndata: /messages{self.path.removeprefix('/sse')}\n\n"
+            self._send_outbox(endpoint.encode())
+        elif self.path == "/changes":
+            self._send_outbox(b"")
+        else:
             self._reply(405, b"")
-            return
+
+    def _send_outbox(self, first: bytes) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")
         self.end_headers()
-        self.wfile.write(b"event: endpoint\ndata: /messages\n\n")
-        while (data := self.server.outbox.get()) is not None:
+        outbox = self.server.outbox
+        self.wfile.write(first)
+        while (data := outbox.get()) is not None:
             self.wfile.write(b"event: message\ndata: " + data + b"\n\n")
         self.close_connection = True
+
+    def _listen(self, request: dict[str, Any]) -> None:
+        """Open the stream of changes of the newer protocol: what comes from the outbox is told on it."""
+        meta = {"io.modelcontextprotocol/subscriptionId": request["id"]}
+        params = {"_meta": meta, "notifications": request["params"]["notifications"]}
+        ack = {"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": params}
+        self._send_outbox(b"event: message\ndata: " + json.dumps(ack).encode() + b"\n\n")
 
     def do_DELETE(self) -> None:
         self._reply(200, b"")
@@ -88,50 +116,114 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self._misbehave(method):
             return
-        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **_answer(method, message)}).encode()
-        if self.path == "/messages":
+        if self.path == "/changes-modern" and method == "subscriptions/listen":
+            self._listen(message)
+            return
+        body = json.dumps({"jsonrpc": "2.0", "id": message["id"], **_answer(self.path, method, message)}).encode()
+        if self.path.startswith("/huge") and method == "tools/call":
+            body = body[:-1] + b" " * (11 * 1024 * 1024) + b"}"
+        if self.path == "/messages-bad" and method == "tools/call":
+            self._reply(500, b"")
+        elif self.path == "/messages-lost" and method == "tools/call" and self._once():
+            self._reply(404, b"")
+        elif self.path.startswith("/messages"):
             self._reply(202, b"")
             self.server.outbox.put(body)
-        elif self.path == "/stream":
+        elif self.path in ("/stream", "/huge-event"):
             self._reply(200, b"event: message\ndata: " + body + b"\n\n", "text/event-stream")
+        elif self.path == "/gzip-stream":
+            event = gzip.compress(b"event: message\ndata: " + body + b"\n\n")
+            self._reply(200, event, "text/event-stream", coding="gzip")
+        elif self.path in ("/gzip", "/huge-gzip"):
+            self._reply(200, gzip.compress(body), session=method == "initialize", coding="gzip")
         else:
-            self._reply(200, body, session=method == "initialize")
+            self._reply(200, body, session=method == "initialize" and self.path not in ("/gone", "/bad-request"))
 
     def _misbehave(self, method: str) -> bool:
         """Do what the path says instead of answering."""
         called = method == "tools/call"
         if self.path == "/denied" or (self.path == "/expires" and called):
             self._reply(401, b"no")
-        elif self.path == "/busy" and called and self.server.failures < 1:
-            self.server.failures += 1
+        elif self.path == "/busy" and called and self._once():
             self._reply(503, b"later")
+        elif self.path == "/wait" and called and self._once():
+            self._reply(429, b"later", retry_after=self.server.retry_after)
+        elif (self.path == "/always-waits" and called) or (self.path == "/waits-at-first" and self._once()):
+            self._reply(503, b"later", retry_after="0")
+        elif self.path == "/fails" and called:
+            self._reply(500, b"no")
+        elif self.path == "/limited" and called:
+            self._reply(429, b"no")
         elif self.path == "/drop" and called:
             self.close_connection = True
         elif self.path == "/hang" and called:
             self.server.release.wait(20)
             self.close_connection = True
-        elif self.path == "/forgets" and method not in ("initialize", "server/discover") and self._forgotten():
+        elif self.path in FORGETS and method not in ("initialize", "server/discover") and self._forgotten():
+            status, body = FORGETS[self.path]
+            self._reply(status, body)
+        elif self.path in ("/forgets-always", "/gone") and called:
             self._reply(404, b"")
-        elif self.path == "/page":
+        elif self.path == "/bad-request" and called:
+            error = {"code": -32602, "message": "no such argument"}
+            self._reply(400, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode())
+        elif self.path == "/page" or (self.path == "/page-later" and called):
             self._reply(200, b"<html>hello</html>", "text/html")
+        elif self.path == "/accepted" and called:
+            self._reply(202, b"")
+        elif self.path == "/half" and called:
+            self._reply(200, b'{"jsonrpc": "2.0", ', length=100)
+            self.close_connection = True
+        elif self.path == "/half-event" and called:
+            self._reply(200, b"event: message\ndata: {", "text/event-stream", length=100)
+            self.close_connection = True
+        elif self.path == "/odd-coding" and called:
+            self._reply(200, b"\x0b\x02\x80", coding="br")
         else:
             return False
         return True
 
+    def _once(self) -> bool:
+        self.server.failures += 1
+        return self.server.failures == 1
+
     def _forgotten(self) -> bool:
         return self.headers.get("mcp-session-id") != str(self.server.session)
 
-    def _reply(self, status: int, body: bytes, kind: str = "application/json", *, session: bool = False) -> None:
+    def _reply(
+        self,
+        status: int,
+        body: bytes,
+        kind: str = "application/json",
+        *,
+        session: bool = False,
+        coding: str | None = None,
+        length: int | None = None,
+        retry_after: str | None = None,
+    ) -> None:
         self.send_response(status)
         self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
+        self.send_header("content-length", str(len(body) if length is None else length))
+        if coding is not None:
+            self.send_header("content-encoding", coding)
+        if retry_after is not None:
+            self.send_header("retry-after", retry_after)
         if session:
             self.send_header("mcp-session-id", str(self.server.session))
         self.end_headers()
         self.wfile.write(body)
 
 
-def _answer(method: str, message: dict[str, Any]) -> dict[str, Any]:
+def _answer(path: str, method: str, message: dict[str, Any]) -> dict[str, Any]:
+    answer = _plain_answer(path, method, message)
+    if path.endswith("-modern") and "result" in answer:
+        answer["result"] |= {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+    return answer
+
+
+def _plain_answer(path: str, method: str, message: dict[str, Any]) -> dict[str, Any]:
+    if method == "server/discover" and path.endswith("-modern"):
+        return {"result": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}}}
     if method == "initialize":
         info = {"name": "fault", "version": "1"}
         era = "2025-11-25"

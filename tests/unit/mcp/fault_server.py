@@ -3,7 +3,7 @@
 Run it as ``python fault_server.py MODE [NOTEBOOK]``. What it does is appended to the notebook, one JSON object a
 line: its pid, its environment, each message that it reads, and the pid of a child that it starts.
 
-It speaks the older protocol (2025-11-25), except in the mode ``modern``.
+It speaks the older protocol (2025-11-25), except in the modes whose name ends in ``modern``.
 """
 
 import json
@@ -17,9 +17,11 @@ from typing import Any, NoReturn
 
 MODE = sys.argv[1] if len(sys.argv) > 1 else "ok"
 NOTEBOOK = sys.argv[2] if len(sys.argv) > 2 else None
+MODERN_MODE = MODE.endswith("modern")
 LEGACY = "2025-11-25"
 MODERN = "2026-07-28"
 INFO = {"name": "fault", "version": "1"}
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
@@ -58,6 +60,32 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "description": f"The tool {name}.", "inputSchema": SCHEMA, **more}
 
 
+greeted = False
+added: list[str] = []
+listening: list[Any] = []
+
+
+def tell_that_tools_changed() -> None:
+    for stream in listening or [None]:
+        params = {"_meta": {SUBSCRIPTION: stream}} if stream is not None else {}
+        send({"method": "notifications/tools/list_changed", "params": params})
+
+
+def listen(request: dict[str, Any]) -> None:
+    if MODE == "no_listen_modern":
+        refuse(request, -32601, "Method not found")
+        return
+    stream = request["id"]
+    meta = {SUBSCRIPTION: stream}
+    acknowledged = {"_meta": meta, "notifications": request["params"]["notifications"]}
+    send({"method": "notifications/subscriptions/acknowledged", "params": acknowledged})
+    if MODE == "ends_listen_modern" and not listening:
+        listening.append(stream)
+        answer(request, {"resultType": "complete", "_meta": meta})
+        return
+    listening[:] = [stream]
+
+
 def tools(cursor: str | None) -> dict[str, Any]:
     if MODE == "endless_pages":
         number = int(cursor or 0)
@@ -86,7 +114,7 @@ def tools(cursor: str | None) -> dict[str, Any]:
         }
     if MODE == "no_list":
         return {"tools": "none"}
-    return {"tools": [tool("echo"), tool("count"), tool("slow")]}
+    return {"tools": [tool(name) for name in ("echo", "count", "slow", *added)]}
 
 
 def call(request: dict[str, Any]) -> None:
@@ -95,6 +123,18 @@ def call(request: dict[str, Any]) -> None:
     text: dict[str, Any] = {"content": [{"type": "text", "text": str(arguments.get("text", ""))}]}
     if name == "slow" or MODE == "hang_call":
         return  # never answered
+    if MODE == "half_modern" and not greeted:
+        refuse(request, -32600, "initialize is required before this request")
+        return
+    if name == "count" and MODE.startswith(("changes", "ends_listen")):
+        # Adds a tool, and says so as often as the text says.
+        added.append(f"added_{len(added)}")
+        for _ in range(int(arguments["text"])):
+            tell_that_tools_changed()
+    if name == "count" and MODE == "answers_late":
+        threading.Timer(0.3, answer, (request, text)).start()
+        tell_that_tools_changed()
+        return
     if MODE == "die_call":
         sys.stderr.write("the disk is on fire, and the token is s3cr3t-value\n")
         sys.stderr.flush()
@@ -148,6 +188,7 @@ def call(request: dict[str, Any]) -> None:
 
 
 def serve(request: dict[str, Any]) -> None:
+    global greeted
     method = request.get("method")
     if "id" not in request:
         return
@@ -159,22 +200,25 @@ def serve(request: dict[str, Any]) -> None:
         os._exit(1)
     if MODE == "refuse_all":
         refuse(request, -32000, "no license")
-    elif method == "server/discover" and MODE == "modern":
+    elif method == "server/discover" and MODERN_MODE:
         answer(
             request,
             {
                 "resultType": "complete",
                 "supportedVersions": [MODERN],
-                "capabilities": {"tools": {}},
+                "capabilities": {"tools": {"listChanged": True}},
                 "ttlMs": 0,
                 "cacheScope": "private",
             },
         )
     elif method == "initialize" and MODE == "bad_version":
         answer(request, {"protocolVersion": "1900-01-01", "capabilities": {}, "serverInfo": INFO})
+    elif method == "subscriptions/listen" and MODERN_MODE:
+        listen(request)
     elif method == "initialize":
+        greeted = True
         answer(request, {"protocolVersion": LEGACY, "capabilities": {"tools": {}}, "serverInfo": INFO})
-    elif method == "ping" and MODE != "modern":
+    elif method == "ping" and (greeted or not MODERN_MODE):
         answer(request, {})
     elif method == "tools/list" and MODE == "hang_list":
         return
@@ -183,7 +227,7 @@ def serve(request: dict[str, Any]) -> None:
     elif method == "tools/list":
         params: dict[str, Any] = request.get("params") or {}
         listed = tools(params.get("cursor"))
-        extra = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if MODE == "modern" else {}
+        extra = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if MODERN_MODE else {}
         answer(request, {**listed, **extra})
         if MODE == "no_read":
             note(stopped_reading=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.util
+import json
 import socket
 import sys
 import time
@@ -16,14 +17,25 @@ import httpcore2
 import httpx2
 import pytest
 
-from handrail.errors import MCPConnectError, MCPEntryError, MCPError, MCPServerDiedError, MCPTimeoutError
+from handrail.clock import SYSTEM_CLOCK
+from handrail.errors import (
+    MCPCircuitOpenError,
+    MCPConnectError,
+    MCPEntryError,
+    MCPError,
+    MCPProtocolError,
+    MCPServerDiedError,
+    MCPTimeoutError,
+)
 from handrail.mcp.entry import MCPServerEntry
 from handrail.mcp.httplink import http_client
 from handrail.mcp.manager import MCPConnectionManager
 from handrail.mcp.registry import InMemoryMCPServerRegistry
 from handrail.netguard import PinnedTransport
 from handrail.sources import mcp_tools
+from handrail.testing import FakeClock
 from handrail.tools import RemoteResult, Text, Tool, ToolContext
+from support.waiting import eventually
 
 if TYPE_CHECKING:
     from .fault_http import FaultHTTPServer
@@ -52,8 +64,9 @@ def _helper() -> Any:
 def manage(url: str, kind: str = "http", headers: dict[str, str] | None = None, **fields: Any) -> MCPConnectionManager:
     transport = {"type": kind, "url": url, "headers": headers or {}}
     options: dict[str, Any] = {"timeout_ms": 5000, "tool_timeout_ms": 2000, "max_retries": 0}
+    clock = fields.pop("clock", SYSTEM_CLOCK)
     entry = MCPServerEntry(id="far", transport=transport, **(options | fields))
-    return MCPConnectionManager(InMemoryMCPServerRegistry(entry))
+    return MCPConnectionManager(InMemoryMCPServerRegistry(entry), clock=clock)
 
 
 async def echo_of(manager: MCPConnectionManager) -> Tool:
@@ -139,16 +152,160 @@ async def test_a_silent_server(server: FaultHTTPServer) -> None:
         server.release.set()
 
 
-async def test_a_restarted_server(server: FaultHTTPServer) -> None:
-    """A server that forgot the session is a typed error, and the next call begins a new session."""
-    async with manage(server.url("/forgets")) as manager:
+@pytest.mark.parametrize("path", ["/forgets", "/forgets-404", "/forgets-400", "/forgets-id"])
+async def test_a_restarted_server(server: FaultHTTPServer, path: str) -> None:
+    """A server that forgot the session has run nothing, so a new session is begun and the call sent again, once."""
+    async with manage(server.url(path)) as manager:
         tool = await echo_of(manager)
         assert await call(tool) == said("hi")
         server.session = 2
-        with pytest.raises(MCPServerDiedError, match="session"):
+        assert await call(tool, "again") == said("again")
+        assert (server.count("initialize"), server.count("tools/call")) == (2, 3)
+        server.session = 3
+        texts = [str(number) for number in range(5)]
+        assert await asyncio.gather(*(call(tool, text) for text in texts)) == [said(text) for text in texts]
+        # All of them went on in one new session, and the list was not needed again.
+        assert (server.count("initialize"), server.count("tools/list")) == (3, 1)
+
+
+async def test_a_server_that_forgets_every_session(server: FaultHTTPServer) -> None:
+    """A call is sent again once, and then it is a typed error; nothing goes round in circles."""
+    async with manage(server.url("/forgets-always")) as manager:
+        tool = await echo_of(manager)
+        with pytest.raises(MCPServerDiedError, match="does not know this session"):
             await call(tool)
+        assert (server.count("initialize"), server.count("tools/call")) == (2, 2)
+
+
+async def test_not_found_without_a_session(server: FaultHTTPServer) -> None:
+    """Without a session, "not found" is just that: the call is not sent again, and the connection stays."""
+    async with manage(server.url("/gone")) as manager:
+        tool = await echo_of(manager)
+        with pytest.raises(MCPConnectError, match="HTTP 404") as caught:
+            await call(tool)
+        assert caught.value.context["transient"] is False
+        assert (server.count("initialize"), server.count("tools/call")) == (1, 1)
+
+
+async def test_an_error_in_the_body_of_a_failed_request(server: FaultHTTPServer) -> None:
+    """What a server says about the request in its own words reaches the model, whatever the status."""
+    async with manage(server.url("/bad-request")) as manager:
+        result = await call(await echo_of(manager))
+        assert result == RemoteResult((Text("error -32602: no such argument"),), is_error=True)
+        assert server.count("tools/call") == 1
+
+
+@pytest.mark.parametrize("when", ["0", "Mon, 01 Jan 2024 00:00:00 GMT"])
+async def test_a_server_that_is_busy(server: FaultHTTPServer, when: str) -> None:
+    """A server that says when it wants the request again gets it then, in seconds or as a date; but only once."""
+    server.retry_after = when
+    async with manage(server.url("/wait")) as manager:
+        assert await call(await echo_of(manager)) == said("hi")
+        assert (server.count("initialize"), server.count("tools/call")) == (1, 2)
+    async with manage(server.url("/always-waits")) as manager:
+        tool = await echo_of(manager)
+        with pytest.raises(MCPConnectError, match="HTTP 503"):
+            await call(tool)
+        assert server.count("tools/call") == 4
+
+
+async def test_a_server_that_is_busy_for_long(server: FaultHTTPServer) -> None:
+    """When it wants the request again after the deadline, that is a typed error at once."""
+    server.retry_after = "60"
+    async with manage(server.url("/wait")) as manager:
+        tool = await echo_of(manager)
+        begun = time.monotonic()
+        with pytest.raises(MCPConnectError, match="HTTP 429") as caught:
+            await call(tool)
+        assert time.monotonic() - begun < 1
+        assert caught.value.context["retry_after"] == 60.0
+        assert server.count("tools/call") == 1
+
+
+async def test_a_server_that_is_busy_at_the_start(server: FaultHTTPServer) -> None:
+    """A connection that is put off is opened when the server says so."""
+    async with manage(server.url("/waits-at-first"), max_retries=1) as manager:
+        assert await call(await echo_of(manager)) == said("hi")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/huge", "more than 10485760 bytes"),
+        ("/huge-gzip", "more than 10485760 bytes"),
+        ("/huge-event", "SSE stream failed"),
+        ("/page-later", "Unexpected content type"),
+        ("/accepted", "202"),
+    ],
+)
+async def test_answers_that_cannot_be_used(server: FaultHTTPServer, path: str, text: str) -> None:
+    """An answer that is too long, or none at all, is a typed error of that one call, and is not asked for again."""
+    async with manage(server.url(path)) as manager:
+        tool = await echo_of(manager)
+        with pytest.raises(MCPProtocolError, match=text):
+            await call(tool)
+        assert await manager.ping("far") >= 0
+        assert (server.count("initialize"), server.count("tools/call")) == (1, 1)
+
+
+@pytest.mark.parametrize("path", ["/half", "/half-event", "/odd-coding"])
+async def test_answers_that_break_off(server: FaultHTTPServer, path: str) -> None:
+    """An answer that breaks off costs that one call, and not the session."""
+    async with manage(server.url(path)) as manager:
+        tool = await echo_of(manager)
+        with pytest.raises(MCPConnectError, match=r"broke off its answer|could not be reached"):
+            await call(tool)
+        assert await manager.ping("far") >= 0
+        assert (server.count("initialize"), server.count("tools/call")) == (1, 1)
+
+
+@pytest.mark.parametrize("path", ["/gzip", "/gzip-stream"])
+async def test_compressed_answers(server: FaultHTTPServer, path: str) -> None:
+    """Compressed answers are read, as one body and as a stream of events."""
+    async with manage(server.url(path)) as manager:
+        assert await call(await echo_of(manager)) == said("hi")
+
+
+async def test_a_failed_message_of_the_older_transport(server: FaultHTTPServer) -> None:
+    """After a message that failed no other is sent, so the calls under way end at once, and the next one connects."""
+    async with manage(server.url("/sse-bad"), "sse", tool_timeout_ms=60_000) as manager:
+        tool = await echo_of(manager)
+        for _ in range(2):
+            begun = time.monotonic()
+            results = await asyncio.gather(*(call(tool) for _ in range(3)), return_exceptions=True)
+            assert time.monotonic() - begun < 3
+            assert {type(result) for result in results} <= {MCPConnectError, MCPServerDiedError}
+            assert any("HTTP 500" in str(result) for result in results)
+    async with manage(server.url("/sse-lost"), "sse") as manager:
+        tool = await echo_of(manager)
         assert await call(tool) == said("hi")
-        assert server.count("initialize") == 2
+
+
+@pytest.mark.parametrize("path", ["/changes", "/changes-modern"])
+async def test_a_changed_list(server: FaultHTTPServer, path: str) -> None:
+    """A server at an address can say that its tools changed, in both protocols, and is asked for them once."""
+    clock = FakeClock()
+    async with manage(server.url(path), clock=clock) as manager:
+        tool = await echo_of(manager)
+        notice = json.dumps({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}).encode()
+        for _ in range(20):
+            server.outbox.put(notice)
+        await eventually(lambda: clock.advance(0.25) is None and server.count("tools/list") == 2)
+        assert await call(tool) == said("hi")
+        server.outbox.put(None)
+
+
+@pytest.mark.parametrize(("path", "opens"), [("/fails", True), ("/drop", True), ("/limited", False), ("/gone", False)])
+async def test_which_status_counts(server: FaultHTTPServer, path: str, opens: bool) -> None:
+    """A server that fails, or is not there, counts towards the breaker; one that says no does not."""
+    async with manage(server.url(path)) as manager:
+        tool = await echo_of(manager)
+        for _ in range(5):
+            with pytest.raises(MCPConnectError):
+                await call(tool)
+        with pytest.raises(MCPCircuitOpenError if opens else MCPConnectError):
+            await call(tool)
+        assert server.count("tools/call") == (5 if opens else 6)
 
 
 async def test_private_addresses_are_checked_again(server: FaultHTTPServer, monkeypatch: pytest.MonkeyPatch) -> None:

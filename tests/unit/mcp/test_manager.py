@@ -15,6 +15,7 @@ import pytest
 from handrail.clock import SystemClock
 from handrail.errors import (
     MCPAccessDeniedError,
+    MCPCircuitOpenError,
     MCPConnectError,
     MCPError,
     MCPProtocolError,
@@ -22,10 +23,12 @@ from handrail.errors import (
     MCPServerNotFoundError,
     MCPTimeoutError,
 )
+from handrail.mcp.breaker import BreakerOptions
 from handrail.mcp.entry import MCPServerEntry
 from handrail.mcp.manager import MCPConnectionManager
 from handrail.mcp.registry import InMemoryMCPServerRegistry
 from handrail.sources import MCPSource, mcp_tools
+from handrail.testing import FakeClock
 from handrail.tools import RemoteResult, Text, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -50,7 +53,9 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def manage(*servers: Fault | MCPServerEntry, **fields: Any) -> MCPConnectionManager:
-    options = {key: fields.pop(key) for key in ("clock", "cache_ttl_ms", "default_tool_timeout_ms") if key in fields}
+    options = {
+        key: fields.pop(key) for key in ("breaker", "clock", "cache_ttl_ms", "default_tool_timeout_ms") if key in fields
+    }
     entries = [one if isinstance(one, MCPServerEntry) else one.entry(**fields) for one in servers]
     return MCPConnectionManager(InMemoryMCPServerRegistry(*entries), **options)
 
@@ -507,3 +512,228 @@ def test_numbers_are_checked() -> None:
     """Negative numbers are refused where the manager is made."""
     with pytest.raises(ValueError):
         MCPConnectionManager(InMemoryMCPServerRegistry(), cache_ttl_ms=-1)
+
+
+# Servers that speak two protocols, each in part.
+
+
+async def test_a_server_that_is_half_modern(fault: Make) -> None:
+    """A server that answers the newer question, and then wants the older greeting, gets it; the call is sent again."""
+    server = fault("half_modern")
+    async with manage(server) as manager:
+        tools = await tools_of(manager)
+        texts = [str(number) for number in range(6)]
+        assert await asyncio.gather(*(call(tools["echo"], text) for text in texts)) == [said(text) for text in texts]
+        assert manager.status()["fault"]["protocol"] == "2025-11-25"
+        assert (len(server.pids), len(server.read("initialize"))) == (2, 1)
+        # What was found out is remembered.
+        await manager.reconnect("fault")
+        assert await call(tools["echo"]) == said("hi")
+        assert (len(server.pids), len(server.read("server/discover"))) == (3, 1)
+
+
+# Tools that keep failing.
+
+QUICK = BreakerOptions(failures=2, cooldown_ms=10_000, successes=2)
+
+
+async def test_a_tool_that_keeps_failing(fault: Make) -> None:
+    """After failures in a row a tool is not called any more for a while; the server's other tools still are."""
+    server, clock = fault("ok"), FakeClock()
+    async with manage(server, clock=clock, breaker=QUICK, tool_timeout_ms=100) as manager:
+        tools = await tools_of(manager)
+        for _ in range(2):
+            with pytest.raises(MCPTimeoutError):
+                await call(tools["slow"])
+        clock.advance(4)
+        begun = time.monotonic()
+        with pytest.raises(MCPCircuitOpenError, match=r"'slow'.*tried again in 6 s") as caught:
+            await call(tools["slow"])
+        assert time.monotonic() - begun < 0.1
+        assert caught.value.context["retry_after"] == pytest.approx(6.0)
+        assert "fault" in caught.value.model_text
+        assert len(server.read("tools/call")) == 2
+        assert await call(tools["echo"]) == said("hi")
+        breakers = manager.status()["fault"]["breakers"]
+        assert {name: (one["state"], one["refused"]) for name, one in breakers.items()} == {
+            "slow": ("open", 1), "echo": ("closed", 0),
+        }  # fmt: skip
+
+
+async def test_one_call_finds_out(fault: Make) -> None:
+    """After the time to cool down one call is let through, and no other before it has ended; giving it up is no end."""
+    server, clock = fault("ok"), FakeClock()
+    async with manage(server, clock=clock, breaker=QUICK, tool_timeout_ms=150) as manager:
+        tools = await tools_of(manager)
+        await asyncio.gather(*(call(tools["slow"]) for _ in range(2)), return_exceptions=True)
+        clock.advance(10)
+        probe = asyncio.create_task(call(tools["slow"]))
+        await server.until(lambda: len(server.read("tools/call")) == 3)
+        with pytest.raises(MCPCircuitOpenError, match="finding out"):
+            await call(tools["slow"])
+        probe.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await probe
+        with pytest.raises(MCPTimeoutError):
+            await call(tools["slow"])
+        with pytest.raises(MCPCircuitOpenError, match="tried again in 10 s"):
+            await call(tools["slow"])
+        # Whoever restarts a server by hand wants to know now.
+        await manager.reconnect("fault")
+        with pytest.raises(MCPTimeoutError):
+            await call(tools["slow"])
+
+
+@pytest.mark.parametrize(("mode", "error"), [("die_call", MCPServerDiedError), ("bad_result", MCPProtocolError)])
+async def test_what_counts_as_a_failure(fault: Make, mode: str, error: type[MCPError]) -> None:
+    """A server that dies, or breaks the protocol, counts."""
+    async with manage(fault(mode), breaker=QUICK) as manager:
+        tools = await tools_of(manager)
+        for expected in (error, error, MCPCircuitOpenError):
+            with pytest.raises(expected):
+                await call(tools["echo"])
+
+
+@pytest.mark.parametrize("mode", ["is_error", "rpc_error"])
+async def test_what_does_not_count_as_a_failure(fault: Make, mode: str) -> None:
+    """What a server says about the arguments does not count, however often it says it."""
+    async with manage(fault(mode), breaker=QUICK) as manager:
+        tools = await tools_of(manager)
+        for _ in range(4):
+            assert (await call(tools["echo"])).is_error
+        assert manager.status()["fault"]["breakers"]["echo"]["failures"] == 0
+
+
+async def test_what_is_given_up_does_not_count(fault: Make) -> None:
+    """Calls that are cancelled, closed by us, never sent, or not permitted say nothing about a tool."""
+    server = fault("ok")
+    registry = InMemoryMCPServerRegistry(server.entry(max_concurrent_calls=1, allowed_agents=["clerk"]))
+    async with MCPConnectionManager(registry, breaker=QUICK) as manager:
+        tools = await tools_of(manager, agent_id="clerk")
+        for number in range(3):
+            under_way = asyncio.create_task(call(tools["slow"], agent_id="clerk"))
+            await server.until(lambda number=number: len(server.read("tools/call")) == number + 1)
+            under_way.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await under_way
+            with pytest.raises(MCPAccessDeniedError):
+                await call(tools["slow"], agent_id="other")
+        assert manager.status()["fault"]["breakers"]["slow"]["failures"] == 0
+        for number in range(3):
+            under_way = asyncio.create_task(call(tools["slow"], agent_id="clerk"))
+            await server.until(lambda number=number: len(server.read("tools/call")) == number + 4)
+            await manager.reconnect("fault")
+            with pytest.raises(MCPServerDiedError, match="reconnected"):
+                await under_way
+        assert await call(tools["echo"], agent_id="clerk") == said("hi")
+        assert "slow" not in manager.status()["fault"]["breakers"]
+    async with manage(server, max_concurrent_calls=1, tool_timeout_ms=200, breaker=QUICK) as manager:
+        tools = await tools_of(manager)
+        results = await asyncio.gather(call(tools["slow"]), *(call(tools["echo"]) for _ in range(3)),
+                                       return_exceptions=True)  # fmt: skip
+        assert [getattr(result, "context", {}).get("queued") for result in results] == [None, True, True, True]
+        status = manager.status()["fault"]
+        assert {name: one["failures"] for name, one in status["breakers"].items()} == {"slow": 1, "echo": 0}
+        assert status["calls"] == {"running": 0, "waiting": 0, "limit": 1}
+
+
+async def test_no_breaker(fault: Make) -> None:
+    """Without a breaker every call is made."""
+    server = fault("bad_result")
+    async with manage(server, breaker=None) as manager:
+        tools = await tools_of(manager)
+        for _ in range(7):
+            with pytest.raises(MCPProtocolError):
+                await call(tools["echo"])
+        assert len(server.read("tools/call")) == 7
+        assert manager.status()["fault"]["breakers"] == {}
+
+
+# Lists that change.
+
+
+@pytest.mark.parametrize("mode", ["changes", "changes_modern"])
+async def test_a_changed_list(fault: Make, mode: str) -> None:
+    """A server that says many times that its tools changed is asked once, a quarter of a second after the first."""
+    server, clock = fault(mode), FakeClock()
+    async with manage(server, clock=clock) as manager:
+        tools = await tools_of(manager)
+        if mode == "changes_modern":
+            await server.until(lambda: server.read("subscriptions/listen"))
+        assert await call(tools["count"], "50") == said("50")
+        clock.advance(0.24)
+        assert await call(tools["echo"]) == said("hi")
+        assert len(server.read("tools/list")) == 1
+        clock.advance(0.02)
+        await server.until(lambda: len(server.read("tools/list")) == 2)
+        assert "added_0" in await tools_of(manager)
+        clock.advance(1)
+        assert len(server.read("tools/list")) == 2
+
+
+async def test_a_changed_list_is_not_served_from_the_past(fault: Make) -> None:
+    """Whoever resolves right after the server said so gets the new list, and it is not asked for once more."""
+    server, clock = fault("changes"), FakeClock()
+    async with manage(server, clock=clock) as manager:
+        tools = await tools_of(manager)
+        await call(tools["count"], "1")
+        assert "added_0" in await tools_of(manager)
+        clock.advance(1)
+        assert await call(tools["echo"]) == said("hi")
+        assert len(server.read("tools/list")) == 2
+        await call(tools["count"], "1")
+        clock.advance(0.25)
+        await manager.close_all()
+        assert "added_0" not in await tools_of(manager)
+
+
+async def test_a_call_under_way_while_the_list_changes(fault: Make) -> None:
+    """The list is read beside what receives the answers, so a call that is under way at that moment completes."""
+    server, clock = fault("answers_late"), FakeClock()
+    async with manage(server, clock=clock) as manager:
+        tools = await tools_of(manager)
+        under_way = asyncio.create_task(call(tools["count"], "late"))
+        await server.until(lambda: len(server.read("tools/call")) == 1)
+        assert await call(tools["echo"]) == said("hi")
+        clock.advance(0.25)
+        await server.until(lambda: len(server.read("tools/list")) == 2)
+        assert await under_way == said("late")
+
+
+async def test_without_a_kept_list_nothing_is_asked(fault: Make) -> None:
+    """Where lists are not kept, a change is no reason to ask; nor is one of a connection that is gone."""
+    server, clock = fault("changes"), FakeClock()
+    async with manage(server, clock=clock, cache_ttl_ms=0) as manager:
+        tools = await tools_of(manager)
+        await call(tools["count"], "1")
+        clock.advance(1)
+        assert await call(tools["echo"]) == said("hi")
+        assert len(server.read("tools/list")) == 1
+    gone = fault("changes")
+    async with manage(gone, clock=clock) as manager:
+        await call((await tools_of(manager))["count"], "1")
+        os.kill(gone.pids[0], signal.SIGKILL)
+        await gone.until(lambda: manager.status()["fault"]["state"] != "ready")
+        clock.advance(1)
+        assert manager.status()["fault"]["connections"] == 1
+
+
+async def test_a_stream_of_changes_that_ends(fault: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of changes that ends is opened again, and what changed in between is asked for."""
+    monkeypatch.setattr("handrail.mcp.session._LISTEN_AGAIN", 0.02)
+    server, clock = fault("ends_listen_modern"), FakeClock()
+    async with manage(server, clock=clock) as manager:
+        await tools_of(manager)
+        await server.until(lambda: len(server.read("subscriptions/listen")) == 2)
+        assert "echo" in await tools_of(manager)
+        await server.until(lambda: clock.advance(1) is None and len(server.read("tools/list")) >= 2)
+
+
+async def test_a_server_that_has_no_stream_of_changes(fault: Make) -> None:
+    """A server that says its list may change, and has no stream for it, is used without one."""
+    server = fault("no_listen_modern")
+    async with manage(server) as manager:
+        tools = await tools_of(manager)
+        await server.until(lambda: server.read("subscriptions/listen"))
+        assert await call(tools["echo"]) == said("hi")
+    assert len(server.read("subscriptions/listen")) == 1
