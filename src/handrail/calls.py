@@ -7,6 +7,7 @@ strict JSON, labelled, and reported as events. Each call has exactly one result,
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 import itertools
 import logging
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from handrail.clock import SYSTEM_CLOCK, Clock, Timer
 from handrail.errors import HandrailError, MCPError, ToolError
@@ -90,7 +91,6 @@ class Scope:
             counts once its arguments are right, also when it is refused afterwards.
         calls_made: How many have counted.
         used_ids: The ids of calls that came before.
-        embedded: Whether the embedded model asks, or may.
     """
 
     policy: Policy = field(default_factory=lambda: _ALLOW_ALL)
@@ -108,10 +108,6 @@ class Scope:
     max_calls: int | None = None
     calls_made: int = 0
     used_ids: set[str] = field(default_factory=set[str])
-    embedded: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.embedded = is_embedded(self.model)
 
 
 async def call(tools: Mapping[str, Tool], request: Call, scope: Scope) -> ToolResult:
@@ -136,7 +132,7 @@ async def call_all(tools: Mapping[str, Tool], requests: Sequence[Call], scope: S
     Raises:
         asyncio.CancelledError: If the caller is cancelled. Bodies that run are cancelled first.
     """
-    flights = [_Flight(_known(tools, request.name), request, scope, tools) for request in requests]
+    flights = [_Flight(request, scope, tools) for request in requests]
     sequential = any(flight.tool is not None and flight.tool.sequential for flight in flights)
     try:
         for flight in flights:
@@ -151,10 +147,6 @@ async def call_all(tools: Mapping[str, Tool], requests: Sequence[Call], scope: S
     except asyncio.CancelledError:
         await _cancel(flights)
         raise
-
-
-def _known(tools: Mapping[str, Tool], name: object) -> Tool | None:
-    return tools.get(name) if isinstance(name, str) else None
 
 
 def _arm(flights: Iterable[_Flight]) -> None:
@@ -172,16 +164,17 @@ class _Flight:
     """One call from its request to its result."""
 
     __slots__ = (
-        "aborted", "armed", "began", "body_began", "call_id", "expired", "job", "name", "parsed", "request", "result",
-        "scope", "task", "timer", "token", "tool", "tools",
+        "aborted", "armed", "began", "body_began", "call_id", "expired", "heard", "job", "name", "outer", "parsed",
+        "request", "result", "scope", "task", "timer", "token", "tool", "tools",
     )  # fmt: skip
 
-    def __init__(self, tool: Tool | None, request: Call, scope: Scope, tools: Mapping[str, Tool]) -> None:
-        self.tool = tool
+    def __init__(self, request: Call, scope: Scope, tools: Mapping[str, Tool]) -> None:
+        name: Any = request.name
+        self.name: str = name if isinstance(name, str) else str(name)
+        self.tool = tools.get(name) if self.name is name else None
         self.tools = tools
         self.request = request
         self.scope = scope
-        self.name = str(request.name)
         self.call_id = _distinct(request.call_id, scope.used_ids)
         self.result: asyncio.Future[ToolResult] = asyncio.get_running_loop().create_future()
         self.began = scope.clock.monotonic()
@@ -190,7 +183,8 @@ class _Flight:
         self.timer: Timer | None = None
         self.token: CancelToken | None = None
         self.job: Job | None = None
-        self.expired = self.aborted = self.armed = False
+        self.expired = self.aborted = self.armed = self.heard = False
+        self.outer = _CURRENT.get()
         self.body_began: float | None = None
 
     def start(self) -> None:
@@ -224,6 +218,7 @@ class _Flight:
 
     async def fly(self, tool: Tool, parsed: Parsed) -> None:
         """Ask, run and report. Every way out leaves a result, unless the caller itself is cancelled."""
+        _CURRENT.set(self)
         try:
             decision = ALLOW if self.is_plain(tool) else await self.decide(tool, parsed)
             if decision.verdict != "allow":
@@ -256,7 +251,7 @@ class _Flight:
         except BaseException as error:
             if self.result.get_loop().is_closed():
                 raise
-            self.fail("tool_error", f"{tool.name} ended the program", detail=f"the body raised {type(error).__name__}")
+            self.fail("tool_error", f"{tool.name} ended the program", detail=f"the body raised {_said(error)}")
             if isinstance(error, KeyboardInterrupt):
                 raise
         finally:
@@ -269,7 +264,11 @@ class _Flight:
     def is_plain(self, tool: Tool) -> bool:
         """Whether nobody has to be asked: the policy allows everything, and no rule can fire."""
         scope = self.scope
-        return type(scope.policy) is AllowAll and tool.needs_approval is False and not scope.embedded
+        return (
+            type(scope.policy) is AllowAll
+            and tool.needs_approval is False
+            and (scope.model is None or not is_embedded(scope.model))
+        )
 
     async def decide(self, tool: Tool, parsed: Parsed) -> Decision:
         """Ask the standing rules, the tool itself and the policy; the most severe answer holds."""
@@ -498,6 +497,9 @@ class _Flight:
         tool, scope, parsed = self.tool, self.scope, self.parsed
         now = scope.clock.time()
         tainted = tool is not None and (tool.taints or tool.server is not None) and code not in _NEVER_RAN
+        tainted = tainted or self.heard
+        if tainted and self.outer is not None:
+            self.outer.heard = True
         label = Label(
             tool.source if tool is not None else "custom_tool",
             "untrusted" if tainted else "system",
@@ -553,6 +555,9 @@ class _Flight:
         return {key: "***" if key in secret else value for key, value in parsed.raw.items()}
 
 
+_CURRENT: contextvars.ContextVar[_Flight | None] = contextvars.ContextVar("handrail_current_call", default=None)
+"""The call whose body is running. What it calls in turn, and hears from outside, taints its own result."""
+
 _NEVER_RAN = frozenset({"unknown_tool", "invalid_arguments", "denied", "needs_approval", "call_limit"})
 """Codes of calls whose body never ran: their texts are the library's own."""
 
@@ -567,7 +572,10 @@ def _forget(task: asyncio.Task[None]) -> None:
 
 
 def _said(error: BaseException) -> str:
-    """An exception's type and text, also where asking for the text fails."""
+    """An exception's type and text, also where asking for the text fails; of a group, what it holds."""
+    if isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        return f"{type(group).__name__}: {'; '.join(_said(one) for one in group.exceptions[:10])}"
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:

@@ -18,6 +18,7 @@ BUILTIN_NAMES = frozenset(
 )
 """Names that belong to the built-in tools."""
 
+_DIGEST = re.compile(r"_[0-9a-f]{8}\Z")
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -47,13 +48,13 @@ def did_you_mean(word: str, known: Iterable[str], *, what: str = "known") -> str
 def wire_name(*parts: str) -> str:
     """Join parts with ``__`` into a name that every provider accepts, and that no other parts give.
 
-    A join that is legal and short enough stays as it is. Any other is cleaned, cut, and ended with eight
-    hexadecimal digits of the SHA-256 of the parts, so that cutting never makes two names equal.
+    A join that is legal, short enough and can be split into the same parts stays as it is. Any other is cleaned, cut,
+    and ended with eight hexadecimal digits of the SHA-256 of the parts, so that cutting never makes two names equal.
     """
     joined = "__".join(parts)
-    if is_name(joined) and not any("__" in part for part in parts[:-1]):
+    if is_name(joined) and joined.split("__") == list(parts) and _DIGEST.search(joined) is None:
         return joined
-    digest = hashlib.sha256("\x00".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    digest = hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
     clean = _ILLEGAL.sub("_", joined)
     return f"{clean[: MAX_NAME - 9]}_{digest}"
 

@@ -160,9 +160,9 @@ def standing_rules(tool: Tool, model: str | None) -> Decision | None:
 
 def is_embedded(model: str | None) -> bool:
     """Whether a model is the embedded one, or a chain of models that may fall back to it."""
-    if model is None or model == "local":
-        return model is not None
-    return model.startswith("fallback:") and "local" in re.split("[:,]", model)
+    if model is None or not model.startswith(("local", "fallback:")):
+        return False
+    return model == "local" or (model[0] == "f" and "local" in re.split("[:,]", model))
 
 
 def reads_only(tool: Tool) -> bool:

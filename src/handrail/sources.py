@@ -150,7 +150,7 @@ def collect(entries: Iterable[ToolInput], *, where: str) -> tuple[tuple[ToolSour
     Raises:
         ToolSourceError: If an entry is malformed, or one name stands for two different tools.
     """
-    if isinstance(entries, str | Mapping) or callable(entries):
+    if isinstance(entries, str | Mapping) or callable(entries) or not isinstance(entries, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - people write tools=None
         raise ToolSourceError(f"tools of {where} must be a list, not {entries!r}", hint=f"write tools=[{entries!r}]")
     sources: dict[ToolSource, None] = {}
     implementations: dict[str, Tool] = {}

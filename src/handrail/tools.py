@@ -152,7 +152,7 @@ class ToolResult:
         name: The tool's name as the model knows it.
         wire: The text that the model reads: the value as strict JSON, a string as it is, an error as a short text.
         code: None for a success. Otherwise ``unknown_tool``, ``invalid_arguments``, ``denied``, ``needs_approval``,
-            ``timeout``, ``tool_error``, ``bad_result``, or the code of an MCP error.
+            ``call_limit``, ``timeout``, ``tool_error``, ``bad_result``, or the code of an MCP error.
         label: Where it came from.
         parts: Text and media in order, where the tool gave any media.
         message: What a developer should know; for a success it is empty.

@@ -100,3 +100,31 @@ def test_only_the_gate_runs_a_body() -> None:
         if isinstance(node.value, ast.Name) and node.value.id in ("tool", "found", "one")
     }
     assert touching <= {"calls", "tools"}
+
+
+def _loaded_at_once(tree: ast.Module) -> Iterator[str]:
+    """What a module imports when it is loaded: not in functions, and not for type checking only."""
+    waiting: list[ast.stmt] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting += node.orelse
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If | ast.Try | ast.With):
+            waiting += [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt)]
+
+
+def test_no_package_imports_in_circles() -> None:
+    """Inside of a package modules may stand as they like, but loading one never waits for itself."""
+    trees = dict(modules())
+    needs = {
+        name: {target.removeprefix("handrail.") for target in _loaded_at_once(tree)} & trees.keys() - {name}
+        for name, tree in trees.items()
+    }
+    while free := {name for name, targets in needs.items() if not targets & needs.keys()}:
+        needs = {name: targets for name, targets in needs.items() if name not in free}
+    assert needs == {}

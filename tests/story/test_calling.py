@@ -293,8 +293,13 @@ async def test_a_tool_is_bound_to_the_instance_that_is_addressed() -> None:
         """Look up one of the customer's own orders."""
         return "packed" if owners.get(order_id) == ctx.instance_id else "No such order of yours."
 
-    agent = Agent(script(("my_order", {"order_id": "order_1"}), ("my_order", {"order_id": "order_2"})), tools=[my_order])
-    for customer, expected in (("ada", ["packed", "No such order of yours."]), ("eve", ["No such order of yours."] * 2)):
+    agent = Agent(
+        script(("my_order", {"order_id": "order_1"}), ("my_order", {"order_id": "order_2"})), tools=[my_order]
+    )
+    for customer, expected in (
+        ("ada", ["packed", "No such order of yours."]),
+        ("eve", ["No such order of yours."] * 2),
+    ):
         result = await run(agent, "Where are they?", instance_id=customer)
         assert [call.value for call in result.calls] == expected
     forged = await Toolset.of(my_order).call("my_order", {"order_id": "order_1", "instance_id": "ada"})
@@ -495,7 +500,9 @@ async def test_a_program_may_ask_for_exceptions() -> None:
 
 
 @pytest.mark.promise("agentflow-36")
-@pytest.mark.parametrize("error", [SystemExit(1), asyncio.CancelledError(), GeneratorExit(), RecursionError(), StopIteration()])
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), asyncio.CancelledError(), GeneratorExit(), RecursionError(), StopIteration()]
+)
 async def test_a_call_survives_whatever_the_body_does(error: BaseException) -> None:
     """My tool calls a library that exits or cancels itself: the call is an error, and the run goes on."""
 
@@ -688,7 +695,13 @@ async def test_calls_of_one_turn_run_together() -> None:
         """Fail."""
         raise OSError
 
-    calls = [("meet", {"n": 0}), ("fail", {}), ("meet_in_thread", {"n": 2}), ("meet", {"n": 3}), ("meet_in_thread", {"n": 4})]
+    calls: list[tuple[str, dict[str, int]]] = [
+        ("meet", {"n": 0}),
+        ("fail", {}),
+        ("meet_in_thread", {"n": 2}),
+        ("meet", {"n": 3}),
+        ("meet_in_thread", {"n": 4}),
+    ]
     result = await run(Agent(script(*calls), tools=[meet, meet_in_thread, fail]), "Go")
     assert [call.value for call in result.calls] == [0, None, 2, 3, 4]
     assert result.calls[1].code == "tool_error"

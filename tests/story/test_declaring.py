@@ -184,7 +184,11 @@ def test_two_lists_in_one_source_are_refused() -> None:
 @pytest.mark.promise("cycgraph-1.17")
 def test_an_empty_list_means_none() -> None:
     """I list none of the server's tools, and that is what I get: it does not turn into all of them."""
-    for entry in ({"mcp": "web", "tools": []}, {"type": "mcp", "serverId": "web", "toolNames": []}):
+    entries: list[dict[str, Any]] = [
+        {"mcp": "web", "tools": []},
+        {"type": "mcp", "serverId": "web", "toolNames": []},
+    ]
+    for entry in entries:
         assert form(entry) == {"type": "mcp", "server_id": "web", "tool_names": []}
     assert form(mcp_tools("web", only=[])) == {"type": "mcp", "server_id": "web", "tool_names": []}
 
@@ -341,7 +345,7 @@ def test_an_agent_that_exists_is_well_formed() -> None:
     with pytest.raises(ToolSourceError):
         Agent("local", tools=[{"mcp": "has space"}])
     with pytest.raises(ToolDefinitionError):
-        Agent("local", tools=[lambda x: x])  # pyright: ignore[reportUnknownLambdaType]
+        Agent("local", tools=[lambda: 1])
     with pytest.raises(AgentDefinitionError, match="did you mean 'tools'"):
         Agent("local").replace(tool=[])
 

@@ -209,7 +209,7 @@ async def test_returning_nothing() -> None:
     """A tool that declares nothing may return nothing; one that declares a result may not forget it."""
 
     @tool
-    def note(text: str):  # noqa: ANN201
+    def note(text: str):
         """Take a note."""
 
     @tool

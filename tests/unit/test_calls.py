@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Annotated, Any
 
+import anyio
 import pytest
 from pydantic import AfterValidator, BaseModel, SecretStr
 
@@ -1793,3 +1794,52 @@ async def test_an_async_generator_is_not_shown_by_its_name() -> None:
     result = await Gate(rows).one("rows")
     assert result.code == "bad_result"
     assert "generator object" not in result.wire
+
+
+async def test_a_cancel_scope_of_anyio_works_too() -> None:
+    """Web servers cancel with anyio, which asks again and again: the caller leaves at once, the body still ends."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await settled()
+            ended.set()
+
+    with anyio.CancelScope() as scope:
+        async with anyio.create_task_group() as group:
+            group.start_soon(Toolset.of(hang).call, "hang")
+            await started.wait()
+            scope.cancel()
+    assert scope.cancelled_caught
+    await asyncio.wait_for(ended.wait(), 5)
+
+
+async def test_a_tool_that_calls_a_tainted_one_is_tainted_itself() -> None:
+    """Text from outside is not laundered by a tool that fetches it with another tool and passes it on."""
+
+    @tool(taints=True)
+    async def fetch(page: str) -> str:
+        """Fetch a page."""
+        return f"<{page}>"
+
+    inner = Toolset.of(fetch)
+
+    @tool
+    async def summarise(page: str) -> str:
+        """Summarise a page."""
+        return (await inner.call("fetch", {"page": page})).wire.upper()
+
+    @tool
+    def summarise_in_a_thread(page: str) -> str:
+        """Summarise a page."""
+        return str(call_sync(inner, "fetch", {"page": page}).value)
+
+    outer = Toolset.of(summarise, summarise_in_a_thread)
+    for name in outer.tools:
+        assert (await outer.call(name, {"page": "a"})).label.integrity == "untrusted"
+    assert (await outer.call("summarise", {"pagee": "a"})).label.integrity == "system"

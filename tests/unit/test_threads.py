@@ -243,11 +243,14 @@ asyncio.run(main())
 def test_a_forked_process_has_threads_of_its_own() -> None:
     """A server that forks its workers after a first call can still call: the parent's threads are not counted on."""
     script = """
-import asyncio, os
+import asyncio, os, time
 from handrail.threads import POOL
 async def ask():
     return await asyncio.wait_for(POOL.submit(os.getpid).future, 5)
 assert asyncio.run(ask()) == os.getpid()
+for _ in range(1000):
+    if not POOL._idle:
+        time.sleep(0.001)  # its thread is on its way back
 child = os.fork()
 if not child:
     os._exit(0 if asyncio.run(ask()) == os.getpid() else 1)

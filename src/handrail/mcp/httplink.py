@@ -178,6 +178,6 @@ def _retry_after(text: str | None) -> float | None:
         return float(text)
     try:
         date = email.utils.parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(date.timestamp() - SYSTEM_CLOCK.time(), 0.0)

@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -34,10 +35,20 @@ _POLL = 0.02
 # A grandchild may hold the output open after the server left, so that its end would never come.
 _DRAIN_GRACE = 0.2
 _HIGH_WATER = 2 * FRAME_CAP
+_SLICE = 16 * 1024
+# How long frames are handed out one after the other before others get a turn.
+_LONGEST_TURN = 0.005
 _STDERR_LINES = 40
 _STDERR_WIDTH = 500
 
 _live_groups: set[int] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """A frame of our own in line with what came; None for the end of what came."""
+
+    frame: bytes | None
 
 
 class StdioPipe:
@@ -55,8 +66,11 @@ class StdioPipe:
         self.forced = False
         self._redact = tuple(sorted((word for word in redact if len(word) >= 4), key=len, reverse=True))
         self._reader = FrameReader(frame_cap)
+        # What came and was not looked at yet; frames of our own stand between, behind what came before them.
+        self._raw: deque[bytes | _Own] = deque()
         self._frames: deque[Frame] = deque()
         self._queued = 0
+        self._turn = 0.0
         self._wake = asyncio.Event()
         self._ended = False
         self._discard = False
@@ -127,10 +141,16 @@ class StdioPipe:
             EOFError: When no more will come.
         """
         while not self._frames:
-            if self._ended:
+            if self._raw:
+                await self._take_turns()
+                self._split()
+            elif self._ended:
                 raise EOFError
-            self._wake.clear()
-            await self._wake.wait()
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+                self._turn = time.monotonic()
+        await self._take_turns()
         frame = self._frames.popleft()
         self._queued -= len(frame) if isinstance(frame, bytes) else 0
         if self._paused and self._queued < _HIGH_WATER // 2:
@@ -139,26 +159,50 @@ class StdioPipe:
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the child's output, from wherever they come."""
-        if self._discard:
+        if self._discard or self._ended:
             return
-        for frame in self._reader.feed(data):
-            self._push(frame)
+        # They may hold very many frames, and here nobody else gets a turn: they are split when they are wanted.
+        self._raw.extend(data[start : start + _SLICE] for start in range(0, len(data), _SLICE))
+        self._queued += len(data)
+        self._wake.set()
         if self._queued > _HIGH_WATER and not self._paused:
             self._pause(True)
 
     def inject(self, frame: bytes) -> None:
         """Put a frame of our own in line behind those that have come."""
         if not self._ended:
-            self._push(frame)
+            self._raw.append(_Own(frame))
+            self._wake.set()
 
     def stop_reading(self) -> None:
         """Let no more frames come; the reader sees the end after those that have come."""
         if not self._ended:
-            if not self._discard:
-                for frame in self._reader.end():
-                    self._push(frame)
+            if self._discard:
+                self._raw.clear()
+            else:
+                self._raw.append(_Own(None))
             self._ended = True
             self._wake.set()
+
+    async def _take_turns(self) -> None:
+        """Let others run, where much has come and this would go on and on."""
+        if time.monotonic() - self._turn > _LONGEST_TURN:
+            await asyncio.sleep(0)
+            self._turn = time.monotonic()
+
+    def _split(self) -> None:
+        """Look at the next piece of what came."""
+        came = self._raw.popleft()
+        if isinstance(came, bytes):
+            self._queued -= len(came)
+            self._frames.extend(self._reader.feed(came))
+        elif came.frame is not None:
+            self._frames.append(came.frame)
+        else:
+            self._frames.extend(self._reader.end())
+        self._queued += sum(len(frame) for frame in self._frames if isinstance(frame, bytes))
+        if self._paused and self._queued < _HIGH_WATER // 2:
+            self._pause(False)
 
     def stderr_tail(self) -> str:
         """Return the last lines of the child's error output, with secret values hidden."""
@@ -319,11 +363,6 @@ class StdioPipe:
             self._returncode = self._transport.get_returncode()
         self.exited.set()
         self._later(self.stop_reading)
-
-    def _push(self, frame: Frame) -> None:
-        self._frames.append(frame)
-        self._queued += len(frame) if isinstance(frame, bytes) else 0
-        self._wake.set()
 
     def _pause(self, paused: bool) -> None:
         stdout = self._transport.get_pipe_transport(1) if self._transport is not None else None

@@ -146,6 +146,11 @@ def call(request: dict[str, Any]) -> None:
         raw(b'{"jsonrpc":"2.0","id":%d,' % request["id"])
         raw(b'"result":{"content":[{"type":"text","text":"caf\xe9"}]}}\n')
         return
+    if MODE == "noise_storm":
+        raw(b"x\n" * 60_000)
+    if MODE == "notice_storm":
+        line = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+        raw(line * 10_000)
     if MODE == "flood":
         line = b"x" * 1000 + b"\n"
         while True:

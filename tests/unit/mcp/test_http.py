@@ -28,7 +28,7 @@ from handrail.errors import (
     MCPTimeoutError,
 )
 from handrail.mcp.entry import MCPServerEntry
-from handrail.mcp.httplink import http_client
+from handrail.mcp.httplink import _retry_after, http_client
 from handrail.mcp.manager import MCPConnectionManager
 from handrail.mcp.registry import InMemoryMCPServerRegistry
 from handrail.netguard import PinnedTransport
@@ -207,6 +207,19 @@ async def test_a_server_that_is_busy(server: FaultHTTPServer, when: str) -> None
         with pytest.raises(MCPConnectError, match="HTTP 503"):
             await call(tool)
         assert server.count("tools/call") == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (None, None), ("0", 0.0), (" 7 ", 7.0), ("-5", None), ("1.5", None), ("1e3", None), ("soon", None), ("", None),
+        ("99999999999", None), ("Mon, 01 Jan 2024 00:00:00 GMT", 0.0), ("Mon, 32 Jan 2024 00:00:00 GMT", None),
+        ("Mon, 01 Jan 99999 00:00:00 GMT", None), ("Mon, 01 Jan 0001 00:00:00 +2359", 0.0),
+    ],
+)  # fmt: skip
+def test_when_to_try_again(text: str | None, seconds: float | None) -> None:
+    """A number of seconds and a date are understood; anything else is as good as nothing."""
+    assert _retry_after(text) == seconds
 
 
 async def test_a_server_that_is_busy_for_long(server: FaultHTTPServer) -> None:

@@ -514,6 +514,22 @@ def test_numbers_are_checked() -> None:
         MCPConnectionManager(InMemoryMCPServerRegistry(), cache_ttl_ms=-1)
 
 
+@pytest.mark.parametrize(("mode", "noise"), [("noise_storm", 60_000), ("notice_storm", 0)])
+async def test_masses_of_short_frames(fault: Make, mode: str, noise: int) -> None:
+    """However much comes at once, it is taken in turns: nobody else in the loop waits for long."""
+    async with manage(fault(mode), clock=FakeClock()) as manager:
+        tools = await tools_of(manager)
+        under_way = asyncio.create_task(call(tools["echo"]))
+        worst = 0.0
+        while not under_way.done():
+            begun = time.thread_time()
+            await asyncio.sleep(0)
+            worst = max(worst, time.thread_time() - begun)
+        assert await under_way == said("hi")
+        assert worst < 0.15
+        assert manager.status()["fault"]["noise"] == noise
+
+
 # Servers that speak two protocols, each in part.
 
 

@@ -52,6 +52,22 @@ async def test_frames_both_ways(fault: Make) -> None:
     assert "HOME" not in note["env"]
 
 
+async def test_the_order_of_frames() -> None:
+    """A frame of our own comes behind those that came before it, and the rest of what came comes before the end."""
+    pipe = StdioPipe(frame_cap=100, redact=())
+    pipe.feed(b"one\ntw")
+    pipe.inject(b"own")
+    pipe.feed(b"o\n\n" + b"x" * 200 + b"\nlast")
+    pipe.stop_reading()
+    pipe.feed(b"too late\n")
+    pipe.inject(b"too late")
+    frames = [await pipe.receive() for _ in range(5)]
+    assert frames == [b"one", b"own", b"two", Oversized(200, b"x" * 200, b"x" * 200), b"last"]
+    for _ in range(2):
+        with pytest.raises(EOFError):
+            await pipe.receive()
+
+
 async def test_the_end_is_seen(fault: Make) -> None:
     """When the child ends, the reader is told, and the exit code and its last words are known."""
     pipe = await start(fault("die_start"))

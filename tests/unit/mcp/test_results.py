@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handrail.errors import MCPProtocolError
-from handrail.mcp.results import read_result
+from handrail.mcp.results import RESULT_CAP, read_result
 from handrail.tools import UNSET, Link, Media, Part, Text
 
 PIXEL = base64.b64encode(b"pixel").decode()
@@ -89,3 +89,14 @@ JSON = st.recursive(
 def test_nothing_raises(content: Any) -> None:
     """No content whatsoever makes the reader raise."""
     read_result("s", {"content": content, "isError": content, "structuredContent": content})
+
+
+@pytest.mark.parametrize("letter", ["x", "ä"])
+def test_the_largest_result(letter: str) -> None:
+    """All parts of a result together have one cap, in bytes; one byte more is an error."""
+    size = len(letter.encode())
+    image = {"type": "image", "data": base64.b64encode(bytes(1024)).decode(), "mimeType": "image/png"}
+    text = {"type": "text", "text": letter * ((RESULT_CAP - 1024) // size)}
+    assert len(read_result("s", {"content": [image, text]}).parts) == 2
+    with pytest.raises(MCPProtocolError, match="the most that is taken"):
+        read_result("s", {"content": [image, text, {"type": "text", "text": "!"}]})

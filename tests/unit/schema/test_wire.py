@@ -296,11 +296,15 @@ def test_unescaped() -> None:
     assert dump({"k": "é\U0001f680"}) == '{"k":"é\U0001f680"}'
 
 
+def _deep() -> Any:
+    value: Any = []
+    for _ in range(3000):
+        value = [value]
+    return value
+
+
 LOOP: list[Any] = []
 LOOP.append(LOOP)
-DEEP: list[Any] = []
-for _ in range(3000):
-    DEEP = [DEEP]
 
 
 class Strange:
@@ -326,7 +330,7 @@ FORMLESS: list[Any] = [
     (ValueError("secret"), "a value of type ValueError"),
     (np.array([Strange()]), "[0]: a value of type Strange"),
     (LOOP, "refers to itself"),
-    (DEEP, "nests too deep"),
+    (_deep(), "nests too deep"),
     ({"a": 1, 1: 2, "1": 3}, "1: two keys have the same text"),
     ({"q": [{1: 2, "1": 3}]}, "q[0].1: two keys have the same text"),
 ]
