@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, cast
 
 from handrail.errors import AgentDefinitionError
 from handrail.naming import did_you_mean, is_name
-from handrail.sources import ToolInput, ToolSource, collect, source_to_json
+from handrail.sources import CustomSource, ToolInput, ToolSource, collect, source_to_json
 from handrail.tools import Tool
 
 MAX_STEPS = 50
@@ -146,8 +146,11 @@ class Agent:
         for key in changes:
             if key not in _FIELDS:
                 raise AgentDefinitionError(f"an agent has no field {key!r}", hint=did_you_mean(key, _FIELDS))
-        own = [self.implementations.get(getattr(source, "name", ""), source) for source in self.tools]
-        fields: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS} | {"tools": own} | changes
+        fields: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS} | changes
+        if isinstance(fields["tools"], list | tuple):
+            listed = cast("Sequence[Any]", fields["tools"])
+            # A name that the agent has an implementation for keeps it.
+            fields["tools"] = [self.implementations.get(_name_of(entry), entry) for entry in listed]
         return Agent(fields.pop("model"), **fields)
 
     def to_json(self) -> dict[str, Any]:
@@ -194,6 +197,8 @@ class Agent:
             if name in fields:
                 raise AgentDefinitionError(f"{name!r} of an agent is given twice", hint="keep one casing")
             fields[name] = value
+        if not isinstance(fields.get("tools", []), list | tuple):
+            raise AgentDefinitionError(f"'tools' of an agent has the wrong type: {type(fields['tools']).__name__}")
         if "model" not in fields:
             raise AgentDefinitionError("an agent needs a 'model'", hint='write {"model": "local"}')
         try:
@@ -206,6 +211,10 @@ class Agent:
 
     def __hash__(self) -> int:
         return hash((self.id, self.model_name, self.instructions, self.tools))
+
+
+def _name_of(entry: object) -> str:
+    return entry if isinstance(entry, str) else entry.name if isinstance(entry, CustomSource) else ""
 
 
 def _as_id(name: str | None) -> str:

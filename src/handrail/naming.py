@@ -48,11 +48,13 @@ def did_you_mean(word: str, known: Iterable[str], *, what: str = "known") -> str
 def wire_name(*parts: str) -> str:
     """Join parts with ``__`` into a name that every provider accepts, and that no other parts give.
 
-    A join that is legal, short enough and can be split into the same parts stays as it is. Any other is cleaned, cut,
-    and ended with eight hexadecimal digits of the SHA-256 of the parts, so that cutting never makes two names equal.
+    One part that is legal stays as it is, and so does a join that can be split into the same parts. Any other is
+    cleaned, cut, and ended with eight hexadecimal digits of the SHA-256 of the parts, so that cutting never makes two
+    names equal.
     """
     joined = "__".join(parts)
-    if is_name(joined) and joined.split("__") == list(parts) and _DIGEST.search(joined) is None:
+    whole = len(parts) == 1 or (joined.split("__") == list(parts) and _DIGEST.search(joined) is None)
+    if is_name(joined) and whole:
         return joined
     digest = hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:8]
     clean = _ILLEGAL.sub("_", joined)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, cast
 
 from pydantic_core import to_json
 
 from handrail.schema.foreign import first_error
 from handrail.schema.output import Output, OutputError
+from handrail.schema.wire import MAX_DEPTH, join
 from handrail.tools import UNSET, Link, Media, Part, RemoteResult, Text, Tool, parts_of
 
 
@@ -35,11 +38,13 @@ def write_value(tool: Tool, value: Any) -> Written:
     Raises:
         OutputError: If it has no JSON form, does not match the declared type, or is declared and too large.
     """
-    if isinstance(value, str) and type(value) is str:
-        return _write_text(tool, value)
+    if isinstance(value, str):
+        return _write_text(tool, value if type(value) is str else _plain(value))
     if not isinstance(value, dict) and (parts := parts_of(value)) is not None:
         return _write_parts(tool, parts)
     wire = tool.output.write(value)
+    if ('"media_type"' in wire or '"text"' in wire) and (path := _part_inside(value, "", 0)) is not None:
+        raise OutputError(f"{path}: text, media and links stand alone or in a list, not inside of other data")
     if len(wire) * 4 > tool.max_result_bytes and (size := _size(wire)) > tool.max_result_bytes:
         if tool.output.json_schema is not None:
             raise OutputError(f"the result has {size} bytes, more than the {tool.max_result_bytes} that are allowed")
@@ -88,6 +93,27 @@ def cut(text: str, limit: int) -> tuple[str, bool]:
     head = data[:half].decode("utf-8", "ignore")
     tail = data[len(data) - half :].decode("utf-8", "ignore") if half else ""
     return f"{mark}\n{head}\n...\n{tail}", True
+
+
+def _part_inside(value: Any, path: str, depth: int) -> str | None:
+    if isinstance(value, Text | Media | Link):
+        return path
+    if depth > MAX_DEPTH:
+        return None
+    children: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        children = cast("Mapping[Any, Any]", value).items()
+    elif isinstance(value, list | tuple):
+        children = enumerate(cast("list[Any]", value))
+    for key, item in children:
+        if (found := _part_inside(item, join(path, key), depth + 1)) is not None:
+            return found
+    return None
+
+
+def _plain(value: str) -> str:
+    """The text of an enumeration's member, or of any other kind of string."""
+    return str(value.value) if isinstance(value, Enum) else str.__str__(value)
 
 
 def _write_text(tool: Tool, value: str) -> Written:

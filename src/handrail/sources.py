@@ -151,7 +151,7 @@ def collect(entries: Iterable[ToolInput], *, where: str) -> tuple[tuple[ToolSour
         ToolSourceError: If an entry is malformed, or one name stands for two different tools.
     """
     if isinstance(entries, str | Mapping) or callable(entries) or not isinstance(entries, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - people write tools=None
-        raise ToolSourceError(f"tools of {where} must be a list, not {entries!r}", hint=f"write tools=[{entries!r}]")
+        raise ToolSourceError(f"tools of {where} must be a list, not {entries!r}", hint="write tools=[...]")
     sources: dict[ToolSource, None] = {}
     implementations: dict[str, Tool] = {}
     for entry in entries:
@@ -186,17 +186,20 @@ def source_from_json(data: Mapping[str, Any]) -> ToolSource:
     """
     keys = _snake(data)
     if "type" in keys and "mcp" in keys:
-        raise ToolSourceError(f"{dict(data)!r} has both 'type' and 'mcp'", hint="use one form")
+        raise ToolSourceError(
+            f"a tool source with the keys {_keys(data)} has both 'type' and 'mcp'", hint="use one form"
+        )
     form = keys.get("type") if "type" in keys else "shorthand" if "mcp" in keys else None
     if not isinstance(form, str) or form not in _FORMS or (form == "shorthand") != ("mcp" in keys):
         raise ToolSourceError(
-            f"{dict(data)!r} is not a tool source",
+            f"a mapping with the keys {_keys(data)} is not a tool source",
             hint="'type' is builtin, custom or mcp; or write {'mcp': 'id', 'tools': [...]}",
         )
     for key in keys:
         if key not in _FORMS[form]:
             raise ToolSourceError(
-                f"unknown key {key!r} in the tool source {dict(data)!r}", hint=did_you_mean(key, _FORMS[form])
+                f"unknown key {key!r} in a tool source with the keys {_keys(data)}",
+                hint=did_you_mean(key, _FORMS[form]),
             )
     if form == "builtin":
         return BuiltinSource(_required(keys, "name"))
@@ -207,10 +210,17 @@ def source_from_json(data: Mapping[str, Any]) -> ToolSource:
 
 def _mcp_from_json(keys: dict[str, Any], form: str) -> MCPSource:
     if "tools" in keys and "tool_names" in keys:
-        raise ToolSourceError(f"{keys!r} has both 'tools' and 'tool_names'", hint="they mean the same: keep one")
-    names: object = keys.get("tools", keys.get("tool_names"))
+        raise ToolSourceError("a tool source has both 'tools' and 'tool_names'", hint="they mean the same: keep one")
+    given = [key for key in ("tools", "tool_names") if key in keys]
+    names: object = keys[given[0]] if given else None
+    if given and names is None:
+        raise ToolSourceError(
+            f"{given[0]!r} of a tool source is null", hint="leave it out for all tools of the server; [] means none"
+        )
     if names is not None and not _is_list(names):
-        raise ToolSourceError(f"the tools of {keys!r} must be a list, not {names!r}", hint="write a list of names")
+        raise ToolSourceError(
+            f"the tools of a server must be a list, not {type(names).__name__}", hint="write a list of names"
+        )
     optional: object = keys.get("optional", False)
     if not isinstance(optional, bool):
         raise ToolSourceError(f"'optional' must be true or false, not {optional!r}")
@@ -235,9 +245,14 @@ def _snake(data: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in data.items():
         name = _CAMEL.get(key, key)
         if name in keys:
-            raise ToolSourceError(f"{name!r} is given twice in {dict(data)!r}", hint="keep one casing")
+            raise ToolSourceError(f"{name!r} of a tool source is given twice", hint="keep one casing")
         keys[name] = value
     return keys
+
+
+def _keys(data: Mapping[str, Any]) -> str:
+    """The keys alone: a value may be a secret that was put in the wrong place."""
+    return ", ".join(repr(key) for key in data) or "(none)"
 
 
 def _required(keys: dict[str, Any], key: str) -> str:

@@ -580,6 +580,8 @@ def as_tool(entry: object) -> Tool | None:
 def _define(function: Callable[..., Any], options: Mapping[str, Any]) -> Tool:
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function!r} is a tool already", hint="use Tool.rename for another name")
+    if isinstance(function, str):
+        raise ToolDefinitionError(f"{function!r} is text", hint=f"write @tool(name={function!r})")
     if not callable(function) or isinstance(function, staticmethod | classmethod):
         raise ToolDefinitionError(
             f"{function!r} cannot be called",

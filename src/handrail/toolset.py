@@ -25,7 +25,7 @@ from handrail.errors import (
     ToolResultError,
     ToolTimeoutError,
 )
-from handrail.naming import did_you_mean, wire_name
+from handrail.naming import BUILTIN_NAMES, did_you_mean, wire_name
 from handrail.policy import AllowAll, Approver, Policy
 from handrail.sources import BuiltinSource, CustomSource, MCPSource, ToolInput, ToolSource, collect
 from handrail.tools import Tool, ToolContext, ToolResult, as_tool
@@ -347,10 +347,11 @@ def _unavailable(source: BuiltinSource, where: str) -> Problem:
 
 
 def _unregistered(source: CustomSource, registered: Registered, where: str) -> Problem:
+    known = [*registered.tools, *BUILTIN_NAMES] if registered.tools else []
     return Problem(
         ToolNotRegisteredError.code,
         f"the tool {source.name!r} has no implementation",
-        f"pass it as run(..., tools=[...]); {did_you_mean(source.name, registered.tools, what='registered')}",
+        f"pass it as run(..., tools=[...]); {did_you_mean(source.name, known, what='known')}",
         where=where,
     )
 

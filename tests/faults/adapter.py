@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from handrail import Call, Tool, ToolContext, ToolError, Toolset, tool
+from handrail.mcp.results import read_result
 from handrail.naming import wire_name
+from handrail.netguard import url_allowed
 from handrail.schema.foreign import import_schema
+from handrail.tools import RemoteResult
 from handrail.toolset import call_sync
 
 
@@ -62,3 +66,20 @@ class Lib:
 
     def import_schema(self, schema: Any) -> Any:
         return import_schema(schema)
+
+    def build_remote(self, name: str, schema: Any, send: Any) -> Tool:
+        async def forward(arguments: Any, context: ToolContext) -> RemoteResult:
+            return read_result("server", await send(arguments))
+
+        return Tool.remote(name=name, description="Remote.", parameters=schema, server="server", send=forward)
+
+    def render_mcp_result(self, answer: Any) -> Outcome:
+        async def forward(arguments: Any, context: ToolContext) -> RemoteResult:
+            return read_result("server", answer)
+
+        remote = Tool.remote(name="t", description="Remote.", parameters={}, server="server", send=forward)
+        with ThreadPoolExecutor(1) as pool:  # the cases ask for it from inside an event loop
+            return Outcome(pool.submit(call_sync, Toolset.of(remote), "t").result())
+
+    def url_allowed(self, url: str, resolver: Any) -> bool:
+        return url_allowed(url, resolver)

@@ -199,7 +199,7 @@ def test_an_empty_list_means_none() -> None:
     [
         ({"mcp": ""}, "server_id ''"),
         ({"mcp": "has space"}, "server_id 'has space'"),
-        ({"mcp": "web", "tools": "search"}, "must be a list, not 'search'"),
+        ({"mcp": "web", "tools": "search"}, "must be a list, not str"),
         ({"mcp": 5}, "must be a string, not 5"),
     ],
 )

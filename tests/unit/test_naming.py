@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from handrail.naming import MAX_NAME, did_you_mean, is_name, nearest, wire_name
 
 ANY_TEXT = st.text(max_size=90) | st.text("ab_-.", max_size=12)
-PARTS = st.lists(ANY_TEXT, min_size=1, max_size=3)
+PARTS = st.lists(ANY_TEXT, min_size=2, max_size=3)
 
 
 @settings(max_examples=1000, deadline=None)
@@ -40,6 +40,7 @@ def test_nearest(word: str, known: list[str]) -> None:
         (("time", "now"), "time__now"),
         (("mcp", "a-b", "c_d"), "mcp__a-b__c_d"),
         (("only",), "only"),
+        (("my__server",), "my__server"),
         (("s", "_hidden_"), "s___hidden_"),
     ],
 )
@@ -54,7 +55,6 @@ def test_parts_that_could_be_split_elsewhere() -> None:
         ("a__b", "c"),
         ("a", "b__c"),
         ("a", "b", "c"),
-        ("a__b__c",),
         ("a_", "_b__c"),
         ("a", "_b"),
         ("a_", "b"),
@@ -75,6 +75,16 @@ def test_long_names_that_differ_at_the_end() -> None:
     names = {wire_name("mcp", server, f"recalculate_regional_inventory_projection_{i}") for i in range(100)}
     assert len(names) == 100
     assert max(map(len, names)) <= MAX_NAME
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.sets(ANY_TEXT, min_size=2, max_size=8))
+def test_wire_names_of_one_part(many: set[str]) -> None:
+    """Names of one part are legal and stay apart as well; a legal one is kept."""
+    names = {wire_name(part) for part in many}
+    assert len(names) == len(many)
+    assert all(is_name(name) for name in names)
+    assert {part for part in many if is_name(part)} <= names
 
 
 @pytest.mark.parametrize("text", ["a", "A-b_9", "x" * 64])

@@ -44,10 +44,27 @@ def import_schema(schema: Mapping[str, Any], *, label: str = "the schema") -> Js
     kind = root.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise ToolDefinitionError(f"{label}: the arguments must be an object, not {kind!r}")
+    if _no_object(root):
+        raise ToolDefinitionError(f"{label}: no object matches it, and arguments are an object")
     root["type"] = "object"
     if not isinstance(root.setdefault("properties", {}), dict):
         raise ToolDefinitionError(f"{label}: 'properties' must be an object")
     return _checked(root, label)
+
+
+def _no_object(root: Json) -> bool:
+    """Whether a schema without a type plainly speaks of something else than an object."""
+    if "const" in root and not isinstance(root["const"], dict):
+        return True
+    if isinstance(root.get("enum"), list) and not any(isinstance(one, dict) for one in cast("list[Any]", root["enum"])):
+        return True
+    choices: list[list[Any]] = [root[key] for key in ("anyOf", "oneOf") if isinstance(root.get(key), list)]
+    return any(members and all(_is_not_object(member) for member in members) for members in choices)
+
+
+def _is_not_object(member: Any) -> bool:
+    kind = cast("Json", member).get("type") if isinstance(member, dict) else None
+    return isinstance(kind, str) and kind != "object"
 
 
 def import_output_schema(schema: Mapping[str, Any], *, label: str = "the output schema") -> Json:
@@ -93,6 +110,13 @@ def point(schema: Json, reference: str) -> Any:
     return node
 
 
+_OPENING = frozenset(
+    {"additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames", "allOf", "anyOf", "oneOf",
+     "if", "$ref", "$dynamicRef", "dependentSchemas", "dependencies"}
+)  # fmt: skip
+"""Keywords that can let in keys which ``properties`` does not name."""
+
+
 class ForeignArguments:
     """The arguments of a tool whose schema is given as JSON Schema.
 
@@ -129,9 +153,23 @@ class ForeignArguments:
         problem = _first_problem(self.validator, values)
         if problem is not None and (fixed := self._repaired(sent, repairs)) is not None:
             values, problem = fixed, _first_problem(self.validator, fixed)
+        if problem is None:
+            problem = self._stray(values)
         if problem is not None:
             raise ArgumentError(problem)
         return Parsed(sent, (), dict(values), tuple(repairs))
+
+    def _stray(self, values: Json) -> str | None:
+        """Refuse keys that a schema neither names nor says that it takes: most often they are misspelt."""
+        schema = self.json_schema
+        known: Json = schema["properties"]
+        if not known or any(key in schema for key in _OPENING):
+            return None
+        stray = [name for name in values if name not in known]
+        return (
+            "; ".join(f"{name}: unknown argument; {did_you_mean(name, known, what='accepted')}" for name in stray)
+            or None
+        )
 
     def _repaired(self, sent: Json, repairs: list[str]) -> Json | None:
         """Leave out nulls of optional arguments, and read text where the schema names another type."""

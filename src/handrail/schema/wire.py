@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import io
 import json
 import math
 import os
 import re
 from collections import UserString, deque
-from collections.abc import Mapping, MappingView, Sequence, Set
-from datetime import tzinfo
+from collections.abc import Iterable, Mapping, MappingView, Sequence, Set
 from decimal import Decimal
+from enum import Enum
 from types import AsyncGeneratorType, GeneratorType
 from typing import Any, cast
+from uuid import UUID
 
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, from_json, to_json
@@ -26,6 +28,14 @@ MAX_DEPTH = 200
 
 _OVERFLOW = re.compile(r"\d[eE]\+?\d{3}|\d{309}")
 """A number that may be too large for a float."""
+
+_MAX_DIGITS = 4_300
+"""Digits of the longest integer that Python and JSON readers take."""
+
+_TOO_MANY_DIGITS = re.compile(r"\d{4301}")
+
+_KEYS = (str, int, float, Enum, datetime.date, datetime.time, datetime.timedelta, UUID, Decimal)
+"""What may be a key of a mapping."""
 
 _LONG_NUMBER = re.compile(r"\d{16}|\d\.\d{15}")
 """A number that may have more digits than a float keeps."""
@@ -141,16 +151,17 @@ def check_finite(value: object, text: str) -> None:
 
 
 def check_keys(value: object, text: str) -> None:
-    """Refuse a mapping in which two keys have one text, such as ``{1: "a", "1": "b"}``.
+    """Refuse mappings whose keys JSON cannot carry, and integers that cannot be read back.
+
+    Text, numbers, enumerations, dates and UUIDs can be keys, as long as no two of one mapping have the same text.
 
     Raises:
-        WireError: If the text of the value repeats a key. It names the path.
+        WireError: If some part of the value is of that kind. It names the path.
     """
-    if "{" not in text or isinstance(value, str):
-        return
-    plain = from_json(text)
-    if len(to_json(plain)) < len(text.encode()) and (path := _repeated(value, "")) is not None:
-        raise WireError("two keys have the same text", path)
+    if len(text) > _MAX_DIGITS and _TOO_MANY_DIGITS.search(text):
+        raise WireError(f"an integer in it has more than {_MAX_DIGITS} digits")
+    if "{" in text and not isinstance(value, str) and (problem := _bad_key(value, "", 0)) is not None:
+        raise problem
 
 
 def explain(value: object, error: Exception) -> WireError:
@@ -259,17 +270,32 @@ def _children(value: Any) -> list[tuple[object, Any]]:
     return _children(plain) if type(plain) in (dict, list) else []
 
 
-def _repeated(value: Any, path: str, depth: int = 0) -> str | None:
+def _repeated_key(mapping: Mapping[Any, Any]) -> str | None:
+    seen: set[str] = set()
+    for key in mapping:
+        if (text := _key_text(key)) in seen:
+            return text
+        seen.add(text)
+    return None
+
+
+def _bad_key(value: Any, path: str, depth: int) -> WireError | None:
     if depth > MAX_DEPTH:
         return None
-    children = _children(value)
     if isinstance(value, Mapping):
-        texts = [_key_text(key) for key, _ in children]
-        for key in texts:
-            if texts.count(key) > 1:
-                return join(path, key)
+        mapping = cast("Mapping[Any, Any]", value)
+        for key in mapping:
+            if type(key) is not str and not isinstance(key, _KEYS):
+                return WireError(f"{_kind(key)} cannot be a key in JSON", path)
+        if any(type(key) is not str for key in mapping) and (text := _repeated_key(mapping)) is not None:
+            return WireError("two keys have the same text", join(path, text))
+        children: Iterable[tuple[Any, Any]] = mapping.items()
+    elif isinstance(value, list | tuple):
+        children = enumerate(cast("list[Any]", value))
+    else:
+        return None
     for key, item in children:
-        if (found := _repeated(item, join(path, key), depth + 1)) is not None:
+        if (found := _bad_key(item, join(path, key), depth + 1)) is not None:
             return found
     return None
 
@@ -337,7 +363,7 @@ def fallback(value: Any) -> Any:
         return bytes(cast("Any", value))
     if isinstance(value, os.PathLike):
         return os.fspath(cast("os.PathLike[str]", value))
-    if isinstance(value, UserString | tzinfo):
+    if isinstance(value, UserString | datetime.tzinfo):
         return str(value)
     if isinstance(value, Mapping):
         return dict(cast("Mapping[object, object]", value))
