@@ -31,7 +31,7 @@ class Lib:
     def build(self, fn: Any, **options: Any) -> Tool:
         if "max_result_chars" in options:
             options["max_result_bytes"] = options.pop("max_result_chars")
-        said = fn.__doc__ or getattr(getattr(fn, "__call__", None), "__doc__", None)
+        said = fn.__doc__ or type(fn).__call__.__doc__
         if not said or said.startswith("Call self"):
             options.setdefault("description", "A case's tool.")
         return tool(fn, **options)
