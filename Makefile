@@ -26,6 +26,7 @@ demo: $(VENV)/.demo ## Run the main job: an agent, three Python tools and a real
 	@$(BIN)/handrail demo
 
 test: $(VENV)/.dev ## Run all tests, with the real model and the real servers
+	@scripts/services
 	@$(PYTEST) -n 2 -m 'not real' -q
 	@$(PYTEST) -m real -q
 

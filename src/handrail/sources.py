@@ -81,12 +81,16 @@ class MCPSource:
 
     def __post_init__(self) -> None:
         _check_name("server_id", self.server_id)
-        names = self.tool_names
-        if names is not None and not all(isinstance(name, str) and name for name in cast("tuple[object, ...]", names)):
-            raise ToolSourceError(
-                f"tool_names of server {self.server_id!r} must be non-empty strings, not {names!r}",
-                hint="list the server's own tool names, or leave the field out for all of them",
-            )
+        names: object = self.tool_names
+        if names is not None:
+            if not _is_list(names) or not all(isinstance(name, str) and name for name in cast("list[object]", names)):
+                raise ToolSourceError(
+                    f"tool_names of server {self.server_id!r} must be non-empty strings, not {names!r}",
+                    hint="list the server's own tool names, or leave the field out for all of them",
+                )
+            object.__setattr__(self, "tool_names", tuple(names))
+        if not isinstance(cast("object", self.optional), bool):
+            raise ToolSourceError(f"'optional' must be true or false, not {self.optional!r}")
 
 
 ToolSource: TypeAlias = "BuiltinSource | CustomSource | MCPSource"
@@ -199,7 +203,7 @@ def source_from_json(data: Mapping[str, Any]) -> ToolSource:
         if key not in _FORMS[form]:
             raise ToolSourceError(
                 f"unknown key {key!r} in a tool source with the keys {_keys(data)}",
-                hint=did_you_mean(key, _FORMS[form]),
+                hint=did_you_mean(str(key), _FORMS[form]),
             )
     if form == "builtin":
         return BuiltinSource(_required(keys, "name"))
@@ -221,11 +225,8 @@ def _mcp_from_json(keys: dict[str, Any], form: str) -> MCPSource:
         raise ToolSourceError(
             f"the tools of a server must be a list, not {type(names).__name__}", hint="write a list of names"
         )
-    optional: object = keys.get("optional", False)
-    if not isinstance(optional, bool):
-        raise ToolSourceError(f"'optional' must be true or false, not {optional!r}")
     server = _required(keys, "mcp" if form == "shorthand" else "server_id")
-    return MCPSource(server, None if names is None else tuple(names), optional)
+    return MCPSource(server, None if names is None else tuple(names), keys.get("optional", False))
 
 
 def source_to_json(source: ToolSource) -> dict[str, Any]:

@@ -266,7 +266,7 @@ def _apart(cases: Sequence[Case]) -> bool:
     return sum(len(case.kinds) for case in cases) == len(frozenset[str]().union(*(case.kinds for case in cases)))
 
 
-CASES = st.recursive(st.sampled_from(SCALARS + OBJECTS), _containers, max_leaves=4)
+CASES = st.recursive(st.sampled_from(SCALARS + OBJECTS), _containers, max_leaves=3)
 
 _PLAIN_LEAVES: tuple[Any, ...] = (str, int, float, bool, None, Any, list, dict, Literal["a"], Literal["a", "b"],
                                   Literal[1, 2], Literal[0], Literal[True], Literal[True, False])  # fmt: skip

@@ -37,15 +37,16 @@ def _ask(screen: Screen, request: ApprovalRequest) -> bool:
         shown = clean(json.dumps(value, ensure_ascii=False, default=str))
         screen.note(f"    {one_line(name)} = {shown}")
     screen.note(f"    because {one_line(request.reason or request.rule)}", "dim")
-    screen.err.file.write("  run it? [y/N] ")
-    screen.err.file.flush()
-    return _read_line().strip().lower() in ("y", "yes")
+    return _read_line(screen, "  run it? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _read_line() -> str:
-    # asyncio turns the first Ctrl-C into a cancellation, which this blocking read would not notice.
+def _read_line(screen: Screen, prompt: str) -> str:
+    # asyncio turns the first Ctrl-C into a cancellation, which this blocking read would not notice. So the handler
+    # is in place before the prompt invites anybody to press it.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        screen.err.file.write(prompt)
+        screen.err.file.flush()
         return sys.stdin.readline()
     finally:
         signal.signal(signal.SIGINT, before)

@@ -12,6 +12,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from handrail.mcp.breaker import BreakerOptions
+    from handrail.mcp.config import LoadedConfig, dump_mcp_config, load_mcp_config
+    from handrail.mcp.defaults import register_default_mcp_servers
     from handrail.mcp.entry import (
         HTTPTransport,
         MCPServerEntry,
@@ -22,29 +25,42 @@ if TYPE_CHECKING:
     )
     from handrail.mcp.manager import MCPConnectionManager
     from handrail.mcp.registry import InMemoryMCPServerRegistry, MCPServerRegistry
+    from handrail.mcp.sql_registry import SQLMCPServerRegistry
 
 __all__ = [
+    "BreakerOptions",
     "HTTPTransport",
     "InMemoryMCPServerRegistry",
+    "LoadedConfig",
     "MCPConnectionManager",
     "MCPServerEntry",
     "MCPServerRegistry",
+    "SQLMCPServerRegistry",
     "SSETransport",
     "StdioTransport",
     "allow_commands",
     "check_literal_url",
+    "dump_mcp_config",
+    "load_mcp_config",
+    "register_default_mcp_servers",
 ]
 
 _HOMES = {
+    "BreakerOptions": "breaker",
     "HTTPTransport": "entry",
     "InMemoryMCPServerRegistry": "registry",
+    "LoadedConfig": "config",
     "MCPConnectionManager": "manager",
     "MCPServerEntry": "entry",
     "MCPServerRegistry": "registry",
+    "SQLMCPServerRegistry": "sql_registry",
     "SSETransport": "entry",
     "StdioTransport": "entry",
     "allow_commands": "entry",
     "check_literal_url": "entry",
+    "dump_mcp_config": "config",
+    "load_mcp_config": "config",
+    "register_default_mcp_servers": "defaults",
 }
 
 

@@ -109,10 +109,8 @@ def read_signature(fn: Callable[..., Any], *, is_context: Callable[[Any], bool],
     if len(contexts) > 1:
         names = " and ".join(repr(parameter.name) for parameter in contexts)
         raise ToolDefinitionError(f"{label}: both {names} are annotated ToolContext", hint="keep one of them")
-    if contexts and contexts[0].kind in _STARS:
-        raise ToolDefinitionError(
-            f"{label}: {_starred(contexts[0])!r} is annotated ToolContext", hint="write it without the star"
-        )
+    if contexts:
+        _check_context(contexts[0], raw, label)
     reserved = filled | {parameter.name for parameter in contexts} | _bound_name(fn)
     parameters = _parameters(raw[1:] if method else raw, hints, contexts, reserved, label, untyped=_is_lambda(fn))
     context = contexts[0] if contexts else None
@@ -124,6 +122,22 @@ def read_signature(fn: Callable[..., Any], *, is_context: Callable[[Any], bool],
         is_async_callable(fn),
         method,
     )
+
+
+def _check_context(context: inspect.Parameter, raw: list[inspect.Parameter], label: str) -> None:
+    """The context is passed by name, so it has to be a parameter that takes one."""
+    if context.kind in _STARS:
+        raise ToolDefinitionError(
+            f"{label}: {_starred(context)!r} is annotated ToolContext", hint="write it without the star"
+        )
+    starred = any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in raw)
+    if context.kind is inspect.Parameter.POSITIONAL_ONLY or (
+        starred and context.kind is not inspect.Parameter.KEYWORD_ONLY
+    ):
+        raise ToolDefinitionError(
+            f"{label}: {context.name!r} is annotated ToolContext, and cannot be passed by name",
+            hint="write it after the '*', or behind the '/'",
+        )
 
 
 def is_async_callable(fn: Callable[..., Any]) -> bool:

@@ -160,8 +160,23 @@ def check_keys(value: object, text: str) -> None:
     """
     if len(text) > _MAX_DIGITS and _TOO_MANY_DIGITS.search(text):
         raise WireError(f"an integer in it has more than {_MAX_DIGITS} digits")
-    if "{" in text and not isinstance(value, str) and (problem := _bad_key(value, "", 0)) is not None:
+    if "{" not in text or isinstance(value, str) or _is_flat(value):
+        return
+    if (problem := _bad_key(value, "", 0)) is not None:
         raise problem
+
+
+def _is_flat(value: object) -> bool:
+    """Whether a value is a mapping of texts to scalars, as most results are: there is nothing to look for in it."""
+    if type(value) is not dict:
+        return False
+    for key, item in cast("dict[object, object]", value).items():
+        if type(key) is not str or type(item) not in _FLAT:
+            return False
+    return True
+
+
+_FLAT = frozenset({str, int, float, bool, type(None)})
 
 
 def explain(value: object, error: Exception) -> WireError:

@@ -526,7 +526,7 @@ async def test_masses_of_short_frames(fault: Make, mode: str, noise: int) -> Non
             await asyncio.sleep(0)
             worst = max(worst, time.thread_time() - begun)
         assert await under_way == said("hi")
-        assert worst < 0.15
+        assert worst < 0.5
         assert manager.status()["fault"]["noise"] == noise
 
 

@@ -420,6 +420,12 @@ def starred_twice(**a: ToolContext) -> None: ...
 def listed(a: list[ToolContext]) -> None: ...
 
 
+def only_first(a: ToolContext, /, b: int) -> None: ...
+
+
+def before_star(a: ToolContext, *b: int) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("function", "words"),
     [
@@ -427,6 +433,8 @@ def listed(a: list[ToolContext]) -> None: ...
         (starred, "'*a' is annotated ToolContext (write it without the star)"),
         (starred_twice, "'**a' is annotated ToolContext"),
         (listed, "cannot be described"),
+        (only_first, "'a' is annotated ToolContext, and cannot be passed by name"),
+        (before_star, "cannot be passed by name (write it after the '*'"),
     ],
 )
 def test_contexts_that_cannot_be_filled(function: Any, words: str) -> None:
