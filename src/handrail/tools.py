@@ -736,13 +736,25 @@ def _words(key: str, given: object, label: str) -> frozenset[str]:
 
 
 def _is_context(annotation: Any) -> bool:
-    for member in union_members(annotation):
-        while hasattr(member, "__metadata__"):
-            member = member.__origin__
-        origin = get_origin(member) or member
+    for member in union_members(_bare(annotation)):
+        bare = _bare(member)
+        origin = get_origin(bare) or bare
         if isinstance(origin, type) and issubclass(origin, ToolContext):
             return True
     return False
+
+
+def _bare(annotation: Any) -> Any:
+    """An annotation without its metadata, seen through new types and aliases."""
+    while True:
+        if hasattr(annotation, "__metadata__"):
+            annotation = annotation.__origin__
+        elif hasattr(annotation, "__supertype__"):
+            annotation = annotation.__supertype__
+        elif hasattr(annotation, "__value__"):
+            annotation = annotation.__value__
+        else:
+            return annotation
 
 
 def _has_parts(annotation: Any) -> bool:
