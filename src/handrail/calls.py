@@ -255,6 +255,8 @@ class _Flight:
             if isinstance(error, KeyboardInterrupt):
                 raise
         finally:
+            # The task's context holds this call: without this, each call would wait for the garbage collector.
+            self.task = None
             if self.timer is not None:
                 self.timer.cancel()
             if not self.result.done() and not self.result.get_loop().is_closed():
