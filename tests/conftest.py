@@ -11,7 +11,7 @@ import pytest
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> Generator[None, Any, Any]:
-    """Under ``CI=true`` a skipped test of a real server, database or model is a failure: nothing may be missing there."""
+    """Under ``CI=true`` a skipped test of a real server, database or model is a failure."""
     report = yield
     if report.skipped and os.environ.get("CI") == "true" and item.get_closest_marker("real") is not None:
         report.outcome = "failed"
